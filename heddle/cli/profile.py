@@ -1,12 +1,14 @@
 """`heddle profile`: what each embedding lane costs, how deep it may be queued, what that saves.
 
-With --memory instead: how KV pages and the index share the memory.
+With --together the depths are refined while all lanes are loaded at once. With --memory instead:
+how KV pages and the index share the memory.
 """
 
 import argparse
 import json
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -17,11 +19,14 @@ from heddle.app.assembly.embedding_lanes import (
 )
 from heddle.app.assembly.lane_probe import TOKENS_AROUND, LaneProbe
 from heddle.app.assembly.server_plan import plan_server
+from heddle.app.embedding_depths import DepthTable, depths_record
 from heddle.app.models.embedder_source import open_embedder
+from heddle.app.profiling.lane_depths import QUERIES_MAX, depth_table
 from heddle.app.server_config import ServerConfig
 from heddle.cli.arguments import add_json
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
+from heddle.cli.profiles.depth_lines import table_lines
 from heddle.cli.profiles.memory import MODEL_FIELDS, profile_memory
 from heddle.core.errors import InputError
 from heddle.costs.batch_cost import LaneDepth
@@ -31,7 +36,7 @@ from heddle.hosts.machine import read_machine
 from heddle.hosts.process import start_lanes
 from heddle.runtime.clock import SystemClock
 
-QUERIES_MAX: Final = 512
+REPEATS: Final = 5  # bursts of each size in a stress test: the slowest one decides
 # The settings that decide which lanes embed; the LLM isn't run, but takes its share of the cores.
 LANE_FIELDS: Final = ("generator", "embedder", "dtype", "embedding_lanes")
 SLOS_MS: Final = "100,250,500,1000"
@@ -48,6 +53,17 @@ class LaneProfile:
     probes: int
     seconds: float
     depths: tuple[LaneDepth, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """What the cost model is asked for: queries, and what a device costs; None = no price."""
+
+    tokens: int
+    peak: int
+    rate: float
+    devices: int = 1
+    price: float | None = None
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -81,6 +97,25 @@ def add_arguments(parser: CommandParser) -> None:
         help="average queries per second, for the cost model; default: 100",
     )
     parser.add_argument(
+        "--devices",
+        type=int,
+        default=1,
+        metavar="N",
+        help="devices of an instance, for the cost model; default: 1",
+    )
+    parser.add_argument(
+        "--price",
+        type=float,
+        metavar="N",
+        help="price of a device, in any currency: prints costs as well",
+    )
+    parser.add_argument(
+        "--together",
+        action="store_true",
+        help="stress each lane alone and refine the depths with all lanes loaded at once: "
+        "minutes; --json FILE writes them for --embedding-depths",
+    )
+    parser.add_argument(
         "--memory",
         type=Path,
         metavar="DIR",
@@ -111,11 +146,24 @@ def run(options: argparse.Namespace) -> int:
     limit, shortest = open_embedder(config.embedder).max_tokens, TOKENS_AROUND + 1
     if not shortest <= options.tokens <= limit:
         raise InputError(f"--tokens must be from {shortest} to {limit}, the model's length")
-    profiles = [profile_lane(lane, model, slos_s, options.tokens) for lane, model in _lanes(config)]
+    if options.devices < 1:
+        raise InputError(f"--devices must be at least 1, got {options.devices}")
+    if options.price is not None and not 0 < options.price < math.inf:
+        raise InputError(f"--price must be above 0, got {options.price:g}")
+    lanes, model = _lanes(config)
+    tables: tuple[DepthTable, ...] = ()
+    if options.together:
+        profiles, tables = profile_together(lanes, model, slos_s, options.tokens)
+    else:
+        profiles = [profile_lane(lane, model, slos_s, options.tokens) for lane in lanes]
     profiles.sort(key=lambda profile: profile.latency_slope_s)
-    print("\n".join(lines(profiles, slos_s, options.tokens, options.peak, options.rate)))
+    use = Use(options.tokens, options.peak, options.rate, options.devices, options.price)
+    print("\n".join(lines(profiles, slos_s, use, tables)))
     if options.json is not None:
-        record = [asdict(profile) for profile in profiles]
+        record = {
+            "lanes": [asdict(profile) for profile in profiles],
+            **depths_record(tables, options.tokens),
+        }
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
 
@@ -140,50 +188,68 @@ def slos_of(text: str) -> tuple[float, ...]:
 def lines(
     profiles: Sequence[LaneProfile],
     slos_s: Sequence[float],
-    tokens: int,
-    peak: int,
-    rate: float,
+    use: Use,
+    tables: Sequence[DepthTable] = (),
 ) -> Iterator[str]:
     """Yield the report: lanes, depths, and the cost model: devices for a peak and for a rate.
 
-    A lane's throughput is taken as its depth each SLO: full bursts, one after another.
+    A lane's throughput is taken as its depth each SLO: full bursts, one after another. Depths are
+    the fine-tuned ones where there are tables.
     """
     for profile in profiles:
         yield (
             f"{profile.lane} ({profile.what})\n  alpha {profile.latency_slope_s * 1e3:.2f} "
-            f"ms/query of {tokens} tokens, beta {profile.latency_intercept_s * 1e3:.2f} ms, from "
-            f"{profile.probes} bursts in {profile.seconds:.1f} s"
+            f"ms/query of {use.tokens} tokens, beta {profile.latency_intercept_s * 1e3:.2f} ms, "
+            f"from {profile.probes} bursts in {profile.seconds:.1f} s"
         )
         for depth in profile.depths:
             yield f"  {depth.line(profile.lane)}"
-    deployment = Deployment()
+    for table in tables:
+        yield from table_lines(table)
     for number, slo_s in enumerate(slos_s):
         depths = [profile.depths[number].queries for profile in profiles]
-        fast, slow = depths[0], sum(depths[1:])
-        if not fast:
-            continue
-        needed = deployment.devices_for_peak(peak, fast)
-        load = deployment.cost_by_throughput(rate, fast / slo_s)
-        for_peak = f"a peak of {peak} queries needs {needed} of the fast lane"
-        for_rate = f"{rate:g} queries/s on average need {load:.2f}"
-        if slow:
-            offloading = Offloading(fast, slow)
-            fewer = needed - deployment.devices_for_peak(peak, fast + slow)
-            less = deployment.cost_by_throughput(rate, (fast + slow) / slo_s)
-            for_peak += (
-                f"; with the others beside each, {fewer} fewer ({offloading.peak_saving:.1%}), "
-                f"{offloading.concurrency_gain:.1%} more queries at once"
-            )
-            for_rate += f", with the others {less:.2f}"
-        yield f"{slo_s * 1e3:g} ms: {for_peak}; {for_rate}"
+        if tables:
+            depths = [tables[number].lanes[profile.lane].fine_tuned for profile in profiles]
+        if depths[0]:
+            yield f"{slo_s * 1e3:g} ms: {'; '.join(_needs(depths[0], sum(depths[1:]), slo_s, use))}"
 
 
-def _lanes(config: ServerConfig) -> Iterator[tuple[EmbeddingLane, str]]:
-    """Yield the lanes that a server would have here, and their model's directory."""
+def _needs(fast: int, slow: int, slo_s: float, use: Use) -> Iterator[str]:
+    """Yield what a peak and a rate need of the fast lane, without and with the others. (eqs. 5, 6)
+
+    Args:
+        fast: queries that the fast lane holds.
+        slow: queries that the others hold.
+        slo_s: the time limit [s].
+        use: what is asked of them.
+    """
+    deployment, both = Deployment(use.devices), fast + slow
+    needed = deployment.devices_for_peak(use.peak, fast)
+    yield f"a peak of {use.peak} queries needs {needed} of the fast lane"
+    if slow:
+        offloading = Offloading(fast, slow)
+        fewer = needed - deployment.devices_for_peak(use.peak, both)
+        yield (
+            f"with the others beside each, {fewer} fewer ({offloading.peak_saving:.1%}), "
+            f"{offloading.concurrency_gain:.1%} more queries at once"
+        )
+    others = ", with the others {}".format if slow else "".format
+    load = deployment.cost_by_throughput(use.rate, fast / slo_s)
+    less = deployment.cost_by_throughput(use.rate, both / slo_s)
+    yield f"{use.rate:g} queries/s on average need {load:.2f}{others(f'{less:.2f}')}"
+    if use.price is not None:
+        priced = Deployment(use.devices, use.price)
+        peak, less_peak = (priced.cost_by_concurrency(use.peak, depth) for depth in (fast, both))
+        rate, less_rate = (priced.cost_by_throughput(use.rate, d / slo_s) for d in (fast, both))
+        yield f"the peak costs {peak:.2f}{others(f'{less_peak:.2f}')}"
+        yield f"the rate costs {rate:.2f}{others(f'{less_rate:.2f}')}"
+
+
+def _lanes(config: ServerConfig) -> tuple[tuple[EmbeddingLane, ...], str]:
+    """Return the lanes that a server would have here, and their model's directory."""
     plan = plan_server(config, None, read_machine())
     assert plan.encoder is not None, "a plan with an index has an embedder"
-    for lane in plan.embedders:
-        yield lane, str(plan.encoder.path)
+    return plan.embedders, str(plan.encoder.path)
 
 
 def profile_lane(
@@ -198,8 +264,37 @@ def profile_lane(
     """
     (process,) = start_lanes([lane.spec(model)])
     with process:
-        probing = DepthProbing(slos_s, tokens, QUERIES_MAX)
-        LaneProbe(process.ports[lane.name], SystemClock()).find_depths(probing)
+        return _profile(lane, LaneProbe(process.ports[lane.name], SystemClock()), slos_s, tokens)
+
+
+def profile_together(
+    lanes: Sequence[EmbeddingLane], model: str, slos_s: tuple[float, ...], tokens: int
+) -> tuple[list[LaneProfile], tuple[DepthTable, ...]]:
+    """Start all lanes, profile each while the others rest, then find depths with all of them busy.
+
+    Raises:
+        EngineError, ConfigError: one can't start, or doesn't answer.
+    """
+    clock = SystemClock()
+    with ExitStack() as ending:
+        processes = start_lanes([lane.spec(model) for lane in lanes])
+        for process in processes:
+            ending.callback(process.close)
+        pairs = zip(lanes, processes, strict=True)
+        probes = {lane.name: LaneProbe(process.ports[lane.name], clock) for lane, process in pairs}
+        profiles = [_profile(lane, probes[lane.name], slos_s, tokens) for lane in lanes]
+        tables = []
+        for number, slo_s in enumerate(slos_s):
+            fitted = {profile.lane: profile.depths[number].queries for profile in profiles}
+            tables.append(depth_table(probes, fitted, slo_s, tokens, REPEATS))
+    return profiles, tuple(tables)
+
+
+def _profile(
+    lane: EmbeddingLane, probe: LaneProbe, slos_s: tuple[float, ...], tokens: int
+) -> LaneProfile:
+    probing = DepthProbing(slos_s, tokens, QUERIES_MAX)
+    probe.find_depths(probing)
     cost, margin = probing.cost(), probing.margin()
     return LaneProfile(
         lane.name,

@@ -8,9 +8,10 @@ import pytest
 
 from heddle.app.assembly import server_plan
 from heddle.app.assembly.embedding_lanes import EmbeddingLane
+from heddle.app.embedding_depths import DepthTable, FoundDepths
 from heddle.cli import profile as module
 from heddle.cli.main import main
-from heddle.cli.profile import LaneProfile, lines, slos_of
+from heddle.cli.profile import LaneProfile, Use, lines, slos_of
 from heddle.costs.batch_cost import BatchCost, queue_depth
 from heddle.hosts.machine import MachineFacts
 from tests.helpers.bare_model import write_bare_model
@@ -29,7 +30,7 @@ CPU = profile("cpu", 1 / 12, 1 - 4 / 12)
 
 
 def test_the_papers_lanes() -> None:
-    report = "\n".join(lines([NPU, CPU], SLOS_S, 75, peak=1000, rate=100))
+    report = "\n".join(lines([NPU, CPU], SLOS_S, Use(75, 1000, 100)))
     assert "alpha 17.86 ms/query of 75 tokens, beta 285.71 ms, from 15 bursts in 9.0 s" in report
     assert "lane npu: 40 queries within 1000 ms" in report
     assert "lane cpu: 16 queries within 2000 ms" in report
@@ -42,11 +43,39 @@ def test_the_papers_lanes() -> None:
 
 
 def test_a_closed_lane_saves_nothing() -> None:
-    report = lines([NPU, CPU], SLOS_S, 75, peak=100, rate=48)
+    report = lines([NPU, CPU], SLOS_S, Use(75, 100, 48))
     [only] = [line for line in report if line.startswith("500 ms")]
     assert only == (
         "500 ms: a peak of 100 queries needs 9 of the fast lane; 48 queries/s on average need 2.00"
     )
+
+
+def test_a_price_and_devices_of_an_instance_make_costs_by_eqs_5_and_6() -> None:
+    use = Use(75, 1000, 100, devices=2, price=3.0)
+    report = "\n".join(lines([NPU, CPU], SLOS_S, use))
+    assert "2000 ms: a peak of 1000 queries needs 22 of the fast lane" in report
+    assert "100 queries/s on average need 4.17, with the others 3.57" in report
+    assert f"the peak costs {1000 / 96 * 6:.2f}, with the others {1000 / 112 * 6:.2f}" in report
+    assert f"the rate costs {100 / 48 * 6:.2f}, with the others {100 / 56 * 6:.2f}" in report
+
+
+def test_table_iii_has_three_rows_and_its_last_one_counts() -> None:
+    tables = [
+        DepthTable(
+            slo_s,
+            {"npu": FoundDepths(40, 40, 44), "cpu": FoundDepths(8, 6, 0 if slo_s < 2 else 11)},
+        )
+        for slo_s in SLOS_S
+    ]
+    report = list(lines([NPU, CPU], SLOS_S, Use(75, 88, 100), tables))
+    at = report.index("queries within 2000 ms  npu  cpu")
+    assert report[at + 1 : at + 4] == [
+        "linear regression        40    8",
+        "stress test              40    6",
+        "fine-tuned together      44   11",
+    ]
+    assert "25.0% more queries at once" in report[-1]
+    assert "with the others" not in report[-2]
 
 
 @pytest.mark.parametrize(("arguments", "cores"), [(["--model", "m"], (0,)), ([], (0, 1))])
@@ -87,6 +116,9 @@ def test_limits_are_milliseconds() -> None:
         (["--peak", "0"], "--peak"),
         (["--rate", "0"], "--rate"),
         (["--rate", "nan"], "--rate"),
+        (["--devices", "0"], "--devices must be at least 1"),
+        (["--price", "0"], "--price must be above 0"),
+        (["--embedding-lanes", "cpu:9999"], "names core 9999, and this process may use"),
     ],
 )
 def test_refusals(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
