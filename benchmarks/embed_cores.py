@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from benchmarks.support.cpu_quota import cpu_quota
-from benchmarks.support.lane_depths import fit_lane
 from benchmarks.support.live_lanes import LiveLanes, embedding_lane
+from heddle.app.profiling.lane_depths import fit_lane
 from heddle.core.errors import InputError
 from heddle.hosts.machine import read_machine
 

@@ -7,8 +7,8 @@ The two lanes of `embed-concurrency` with MiniLM, both busy, fitted for queries 
 
 from dataclasses import asdict, dataclass
 
-from benchmarks.support.lane_depths import fit_lanes
 from benchmarks.support.lane_pair import LanePair
+from heddle.app.profiling.lane_depths import fit_lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     rows = []
     with settings.pair.started() as live:
         for length in settings.lengths:
-            fits = fit_lanes(live, settings.slos_s, length, settings.probes_max)
+            fits = fit_lanes(live.probes, settings.slos_s, length, settings.probes_max)
             for slo_s in settings.slos_s:
                 row = {
                     "length": length,

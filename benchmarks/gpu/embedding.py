@@ -12,8 +12,8 @@ from benchmarks.gpu.random_models import (
 from benchmarks.gpu.step_curves import TINY
 from benchmarks.support.beside_decoding import CPU, DEVICE, Sizes, headline
 from benchmarks.support.device_lanes import DECODER, lane_specs, measure
-from benchmarks.support.lane_depths import Fitted, fit_lane, fit_lanes
 from benchmarks.support.live_lanes import EMBEDDING_FACTORY, ROWS_MAX, LiveLanes
+from heddle.app.profiling.lane_depths import Fitted, fit_lane, fit_lanes
 from heddle.core.primitives import PrimitiveKind
 from heddle.engines.embedding.build import EmbeddingSettings
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
@@ -40,7 +40,7 @@ def together(place: Place, note: Note) -> dict[str, float]:
                 port.name: fit_lane(live.probe(index), slos_s, length, probes)
                 for index, port in enumerate(live.ports)
             }
-            both = fit_lanes(live, slos_s, length, probes)
+            both = fit_lanes(live.probes, slos_s, length, probes)
             for mode, fits in (("alone", alone), ("together", both)):
                 for name, fitted in fits.items():
                     note({"lane": name, "mode": mode, "tokens": length, **_row(fitted)})

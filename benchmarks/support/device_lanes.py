@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import torch
 
-from benchmarks.support.bert_large import bert_large
 from benchmarks.support.beside_decoding import (
     CPU,
     DEVICE,
@@ -27,6 +26,7 @@ from benchmarks.support.beside_decoding import (
 )
 from benchmarks.support.data import made_from
 from benchmarks.support.random_llama import Shape, random_llama
+from benchmarks.support.shaped_encoders import bge
 from heddle.app.assembly.embedding_lanes import SHARED_STEP_S
 from heddle.app.assembly.lane_probe import LaneProbe
 from heddle.core.ports import EnginePort
@@ -63,7 +63,7 @@ class DeviceLanes:
 def run_on_device(device: str, quick: bool, seed: int) -> dict[str, object]:
     """Measure every cell with the device's lanes; returns settings, rows and headline."""
     sizes = QUICK if quick else FULL
-    specs = lane_specs(device, "bfloat16", sizes, bert_large(), _decoder(), read_machine())
+    specs = lane_specs(device, "bfloat16", sizes, bge(), _decoder(), read_machine())
     rows = measure(specs, sizes, seed)
     settings = {**asdict(sizes), "decoder": DECODER.name, "step_s_max": SHARED_STEP_S}
     settings["device"] = torch.cuda.get_device_name() if device == "cuda" else device

@@ -1,70 +1,119 @@
-"""Two embedding lanes of unequal speed on this machine: processes, pinned to a core each."""
+"""Two embedding lanes of unequal speed on this machine: processes with cores of their own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 
-from benchmarks.support.live_lanes import EMBEDDING_FACTORY, LiveLanes, embedding_lane
-from heddle.core.errors import InputError
-from heddle.hosts.devices import DeviceKind, detect_devices
-from heddle.hosts.machine import read_machine
+import torch
 
-SSE2_FACTORY: Final = "benchmarks.support.sse2_engine:build_sse2_engine"
+from benchmarks.support.live_lanes import LiveLanes, embedding_lane
+from heddle.core.errors import InputError
+from heddle.hosts.devices import Device, DeviceKind, detect_devices
+from heddle.hosts.machine import MachineFacts, read_machine
+
+# What holds the libraries of a process to the instructions of twenty years ago: matrix products
+# (MKL), compiled products (oneDNN), and everything else (ATen).
+SSE2: Final = (
+    ("MKL_CBWR", "COMPATIBLE"),
+    ("ONEDNN_MAX_CPU_ISA", "SSE41"),
+    ("ATEN_CPU_CAPABILITY", "default"),
+)
+KEPT_CORES: Final = 2  # of an accelerator's lane and of this process, the low ones
+
+
+@dataclass(frozen=True, slots=True)
+class PairedLane:
+    """One of the two: its device, dtype and cores, and what its environment has besides."""
+
+    name: str
+    device: str
+    dtype: str
+    cpus: tuple[int, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LanePair:
-    """The fast lane and the slow one: bfloat16 and float32 where the first is in hardware.
+    """The fast lane and the slow one.
 
-    A CPU that emulates bfloat16 computes in float32 on both, and the slow lane multiplies matrices
-    with SSE2 instead of all that the core has: a proxy for an older core. A token takes about three
-    times as long, as with float32 beside bfloat16 on AMX (12.7 and 4.26 ms a query on one core),
-    and the fixed part of a step as long as on the fast lane, as there.
+    On CPU cores both compute in float32 and the slow one is held to SSE2, a proxy for an older
+    core: the same pair on every x86 CPU. A token takes about three times as long there, as with
+    float32 beside bfloat16 on AMX, and the fixed part of a step about as long. In bfloat16, where
+    the CPU has it in hardware, the slow one computes in float32. On a GPU the slow one has the
+    cores of the NUMA node with the most, but for the low ones.
     """
 
-    cpus: tuple[int, int]
-    dtypes: tuple[str, str]
-    is_proxy: bool
+    fast: PairedLane
+    slow: PairedLane
 
     @classmethod
-    def here(cls) -> Self:
+    def here(cls, dtype: str = "float32", device: str = "cpu") -> Self:
         """Return the pair that this machine has.
 
         Raises:
-            InputError: it has one core only.
+            InputError: it has one core only, no such device, or no bfloat16 in hardware.
         """
         machine = read_machine()
         if len(machine.cpus) < 2:
             raise InputError(f"two lanes need two cores, here is {len(machine.cpus)}")
+        nodes = [one for one in detect_devices(machine) if one.kind is DeviceKind.CPU]
+        if device != "cpu":
+            return cls._beside_gpu(dtype, machine, nodes)
         fast, slow, *_ = machine.cpus
-        cores = [one for one in detect_devices(machine) if one.kind is DeviceKind.CPU]
-        if any(one.has_fast_bfloat16 for one in cores):
-            return cls((fast, slow), ("bfloat16", "float32"), is_proxy=False)
-        return cls((fast, slow), ("float32", "float32"), is_proxy=True)
+        if dtype == "bfloat16":
+            if not any(node.has_fast_bfloat16 for node in nodes):
+                raise InputError("this CPU emulates bfloat16: leave --dtype out")
+            return cls(_on_cpu("bfloat16", (fast,)), _on_cpu("float32", (slow,)))
+        if not torch.backends.mkl.is_available():
+            raise InputError(
+                "the slow lane is held to SSE2 by way of MKL, which this torch doesn't have: run "
+                "this with a torch for x86, or with --dtype bfloat16 where the CPU has that"
+            )
+        return cls(_on_cpu("float32", (fast,)), _on_cpu("float32", (slow,), SSE2))
+
+    @classmethod
+    def _beside_gpu(cls, dtype: str, machine: MachineFacts, nodes: list[Device]) -> Self:
+        if not machine.gpus:
+            raise InputError("--device cuda: there is no GPU here")
+        kept = machine.cpus[:KEPT_CORES]
+        cpus = max((tuple(c for c in n.cpus if c not in kept) for n in nodes), key=len)
+        cpus = cpus[-max(1, machine.cores - KEPT_CORES) :] or machine.cpus[-1:]
+        return cls(PairedLane("cuda0", "cuda:0", dtype), _on_cpu(dtype, cpus))
 
     @property
     def names(self) -> tuple[str, str]:
-        """The lanes' names, the fast one first: core, dtype, and what it is held to."""
-        fast, slow = (
-            f"core{cpu}-{dtype}" for cpu, dtype in zip(self.cpus, self.dtypes, strict=True)
-        )
-        return fast, f"{slow}-sse2" if self.is_proxy else slow
+        """The lanes' names, the fast one first."""
+        return self.fast.name, self.slow.name
+
+    @property
+    def is_proxy(self) -> bool:
+        """Whether the slow lane stands for an older core."""
+        return bool(self.slow.environment)
 
     @contextmanager
     def started(self, model: str | None = None) -> Iterator[LiveLanes]:
-        """Run both with a model, None = the packaged MiniLM.
-
-        Raises:
-            EngineError: the proxy can't be had with this torch.
-        """
-        factories = (EMBEDDING_FACTORY, SSE2_FACTORY if self.is_proxy else EMBEDDING_FACTORY)
-        lanes = zip(self.names, self.dtypes, self.cpus, factories, strict=True)
-        specs = [
-            embedding_lane(name, dtype, (cpu,), model, factory)
-            for name, dtype, cpu, factory in lanes
-        ]
+        """Run both with a model, None = the packaged MiniLM."""
         if self.is_proxy:
-            print(f"{self.names[1]}: matrix products with SSE2 only, a proxy for an older core")
+            print(f"{self.slow.name}: held to SSE2, a proxy for an older core")
+        specs = [
+            embedding_lane(
+                lane.name,
+                lane.dtype,
+                lane.cpus,
+                model,
+                device=lane.device,
+                environment=lane.environment,
+            )
+            for lane in (self.fast, self.slow)
+        ]
         with LiveLanes(specs) as live:
             yield live
+
+
+def _on_cpu(
+    dtype: str, cpus: tuple[int, ...], environment: tuple[tuple[str, str], ...] = ()
+) -> PairedLane:
+    cores = f"core{cpus[0]}" if len(cpus) == 1 else f"{len(cpus)}cores"
+    held = "-sse2" if environment else ""
+    return PairedLane(f"{cores}-{dtype}{held}", "cpu", dtype, cpus, environment)

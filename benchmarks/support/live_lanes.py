@@ -28,18 +28,20 @@ def embedding_lane(
     dtype: str,
     cpus: Sequence[int],
     model: str | None = None,
-    factory: str = EMBEDDING_FACTORY,
+    *,
+    device: str = "cpu",
+    environment: tuple[tuple[str, str], ...] = (),
 ) -> LaneSpec:
-    """Return a lane of one embedding engine on some cores, with a thread on each."""
-    threads = len(cpus)
+    """Return a lane of one embedding engine on some cores, with a thread on each; () = any core."""
+    threads = max(1, len(cpus))
     engine = EngineSpec(
         name,
-        factory,
-        EmbeddingSettings(model, dtype, "cpu", threads=threads, cache_bytes=0),
+        EMBEDDING_FACTORY,
+        EmbeddingSettings(model, dtype, device, threads=threads, cache_bytes=0),
         ROWS_MAX,
         frozenset({PrimitiveKind.EMBEDDING}),
     )
-    return LaneSpec(name, (engine,), tuple(cpus), threads)
+    return LaneSpec(name, (engine,), tuple(cpus), threads, environment=environment)
 
 
 class LiveLanes:
@@ -69,6 +71,11 @@ class LiveLanes:
     def probe(self, index: int) -> LaneProbe:
         """Return a probe of one lane."""
         return LaneProbe(self.ports[index], self.clock)
+
+    @property
+    def probes(self) -> dict[str, LaneProbe]:
+        """A probe of each lane, by its name."""
+        return {port.name: LaneProbe(port, self.clock) for port in self.ports}
 
     def pool(
         self, policy: AdmissionPolicy, queues: Sequence[LaneQueue], *, heterogeneous: bool

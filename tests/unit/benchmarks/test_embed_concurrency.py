@@ -1,42 +1,58 @@
 """Two unequal lanes, and what embed-concurrency makes of their depths."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from types import SimpleNamespace
+import os
+from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import torch
 
 from benchmarks.embed_concurrency import PAPER_TOKENS, QUESTION_TOKENS, _headline, run
-from benchmarks.support import lane_depths, lane_pair
-from benchmarks.support.lane_depths import (
-    QUERIES_MAX,
-    Climb,
-    StressTest,
-    take_turns,
-    within_bound,
-)
+from benchmarks.support import lane_pair
+from benchmarks.support.cpu_use import cpu_used
+from benchmarks.support.lane_depths import within_bound
 from benchmarks.support.lane_pair import LanePair
 from heddle.core.errors import InputError
-from heddle.hosts.machine import read_machine
+from heddle.hosts.machine import MachineFacts, read_machine
 
 MACHINE = replace(read_machine(), cpus=(2, 3, 5), cpu_flags=frozenset(), gpus=())
+FAST_BFLOAT16 = replace(MACHINE, cpu_flags=frozenset({"amx_bf16"}))
 
 
-@pytest.mark.parametrize(
-    ("flags", "names"),
-    [
-        (frozenset({"avx512_bf16"}), ("core2-bfloat16", "core3-float32")),
-        (frozenset({"amx_bf16"}), ("core2-bfloat16", "core3-float32")),
-        (frozenset(), ("core2-float32", "core3-float32-sse2")),
-    ],
-)
-def test_the_slow_lane_is_a_proxy_only_where_bfloat16_is_emulated(
-    monkeypatch: pytest.MonkeyPatch, flags: frozenset[str], names: tuple[str, str]
+def pair_on(monkeypatch: pytest.MonkeyPatch, facts: MachineFacts, **wanted: str) -> LanePair:
+    monkeypatch.setattr(lane_pair, "read_machine", lambda: facts)
+    return LanePair.here(**wanted)
+
+
+@pytest.mark.parametrize("facts", [MACHINE, FAST_BFLOAT16])
+def test_on_every_cpu_the_slow_lane_is_held_to_sse2(
+    monkeypatch: pytest.MonkeyPatch, facts: MachineFacts
 ) -> None:
-    monkeypatch.setattr(lane_pair, "read_machine", lambda: replace(MACHINE, cpu_flags=flags))
-    assert LanePair.here().names == names
+    pair = pair_on(monkeypatch, facts)
+    assert pair.names == ("core2-float32", "core3-float32-sse2")
+    assert pair.is_proxy
+    assert dict(pair.slow.environment)["MKL_CBWR"] == "COMPATIBLE"
+
+
+def test_bfloat16_is_compared_where_it_is_in_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = pair_on(monkeypatch, FAST_BFLOAT16, dtype="bfloat16")
+    assert (pair.names, pair.is_proxy) == (("core2-bfloat16", "core3-float32"), False)
+    with pytest.raises(InputError, match="emulates bfloat16"):
+        pair_on(monkeypatch, MACHINE, dtype="bfloat16")
+
+
+def test_beside_a_gpu_the_slow_lane_has_the_other_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = pair_on(monkeypatch, replace(MACHINE, gpus=("a GPU",)), device="cuda")
+    assert (pair.fast.device, pair.slow.cpus) == ("cuda:0", (5,))
+    with pytest.raises(InputError, match="there is no GPU here"):
+        pair_on(monkeypatch, MACHINE, device="cuda")
+
+
+def test_a_torch_that_multiplies_with_another_library_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
+    with pytest.raises(InputError, match="by way of MKL, which this torch doesn't have"):
+        pair_on(monkeypatch, MACHINE)
 
 
 def test_two_lanes_need_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +62,10 @@ def test_two_lanes_need_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_that_is_not_measured_is_refused() -> None:
-    with pytest.raises(InputError, match="choose one of minilm, bert-large"):
-        run(quick=True, seed=0, model="bge")
+    with pytest.raises(InputError, match="choose one of minilm, bge, jina"):
+        run(quick=True, seed=0, model="bert-large")
+    with pytest.raises(InputError, match="--device tpu: choose one of cpu, cuda"):
+        run(quick=True, seed=0, device="tpu")
 
 
 def test_the_headline_is_the_worst_gain_of_questions_from_100_ms_on() -> None:
@@ -59,6 +77,11 @@ def test_the_headline_is_the_worst_gain_of_questions_from_100_ms_on() -> None:
             "tokens": tokens,
             "slo_s": slo_s,
             "gain": gain,
+            "alone": 30,
+            "slow_alone": 12,
+            "gain_bound": 0.5,
+            "cpu_before": 0.5,
+            "cpu_after": slo_s,
             "fit_probes": 15,
             **depths,
             **fits,
@@ -69,6 +92,10 @@ def test_the_headline_is_the_worst_gain_of_questions_from_100_ms_on() -> None:
     found = _headline([*questions, row(QUESTION_TOKENS, 0.5, 0.4, 12), *paper])
     assert found == {
         "gain_100ms": 0.3,
+        "gain_over_bound": 0.8,
+        "reached_over_bound": pytest.approx(40 / 42),
+        "cpu_before": 0.5,
+        "cpu_after": 0.5,
         "gain_100ms_paper_length": 0.1,
         "fit_error_queries": 3,
         "fit_within": pytest.approx(5 / 6),
@@ -86,46 +113,11 @@ def test_a_fit_may_be_off_by_a_query_or_a_tenth(fitted: int, found: int, is_with
     assert within_bound(fitted, found) is is_within
 
 
-@given(deepest=st.integers(0, 2 * QUERIES_MAX))
-def test_a_stress_test_ends_a_query_or_5_percent_below_the_largest_burst_that_keeps_the_slo(
-    deepest: int,
-) -> None:
-    climb, bursts = Climb(), 0
-    while not climb.is_done:
-        assert 1 <= climb.size <= QUERIES_MAX
-        climb.take(climb.size / deepest if deepest else 2.0)
-        bursts += 1
-    deepest = min(deepest, QUERIES_MAX)
-    assert climb.depth <= deepest < climb.depth + max(1, climb.depth // 20)
-    assert climb.size == max(1, climb.depth)
-    assert bursts < 20
+def test_the_use_of_the_cpu_is_that_of_the_processes_named() -> None:
+    def work() -> None:
+        began = os.times()
+        while os.times().user + os.times().system - began.user - began.system < 0.05:
+            pass
 
-
-@dataclass
-class SlowFor:
-    """A lane's probe: 10 ms a query, but its first bursts of ten queries take longer."""
-
-    slow_s: tuple[float, ...]
-    bursts: int = 0
-
-    def burst(self, texts: Sequence[str]) -> SimpleNamespace:
-        if len(texts) != 10:
-            return SimpleNamespace(seconds=0.01 * len(texts))
-        self.bursts += 1
-        return SimpleNamespace(seconds=dict(enumerate(self.slow_s, 1)).get(self.bursts, 0.1))
-
-
-@pytest.mark.parametrize(
-    ("slow_s", "depth", "bursts"),
-    [((0.105,) * 2, 10, 22), ((0.3, 0.105), 10, 22), ((0.105,) * 4, 9, 4), ((0.3, 0.3), 9, 2)],
-)
-def test_a_size_just_beyond_the_slo_gets_another_turn(
-    monkeypatch: pytest.MonkeyPatch, slow_s: tuple[float, ...], depth: int, bursts: int
-) -> None:
-    live = SimpleNamespace(ports=[SimpleNamespace(name="fast")], clock=None)
-    probe = SlowFor(slow_s)
-    monkeypatch.setattr(lane_depths, "LaneProbe", lambda port, clock: probe)
-    test = StressTest(live, ("fast",), 0.1, 16, 20)
-    take_turns([test])
-    assert test.found.depths == {"fast": depth}
-    assert probe.bursts == bursts, "two beyond decide a turn"
+    assert 0 < cpu_used([os.getpid()], 1, work) < 2
+    assert cpu_used([], 1, work) == 0
