@@ -19,6 +19,7 @@
 #include "few_columns.h"
 #include "vector_tile.h"
 #endif
+#include "many_quantized.h"
 
 /* One tile of a row's columns, from number `first` on. */
 static void attend_tile(const struct layer *w, const struct row *row, int64_t kv_head,

@@ -6,12 +6,13 @@ Built once by the machine, for each number type.
 import ctypes
 import functools
 import subprocess
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from heddle.core.instruction_sets import KERNEL, check_words, compiler_option, is_withheld
 from heddle.engines.llm.attention.kernel_library import load_library
+from heddle.engines.llm.attention.quantized_kernel import QuantizedKernel, Team
 
 SOURCE: Final = Path(__file__).with_name("compiled_kernel.c")
 HEAD_DIM_MAX: Final = 256
@@ -137,7 +138,8 @@ class RowKernel(NamedTuple):
     store_tokens: ctypes.c_void_p
     norm_tokens: ctypes.c_void_p
     gate_tokens: ctypes.c_void_p
-    run_on_team: Callable[[ctypes.c_void_p, object, int, int], None]
+    run_on_team: Team
+    quantized: QuantizedKernel
     multiply_few: ctypes.c_void_p | None = None  # in bfloat16 alone
 
     def run(self, work: LayerWork, threads: int) -> None:
@@ -191,25 +193,42 @@ def find_row_kernel(*, in_bfloat16: bool = False) -> FoundKernel:
     """
     if in_bfloat16 and not has_amx():
         return FoundKernel(None)
-    number_flags = BFLOAT16_FLAGS if in_bfloat16 else FLOAT32_FLAGS
-    flags = (compiler_option(), *FLAGS, *number_flags)
     try:
-        library = load_library(SOURCE, flags)
-        team = ctypes.CDLL(str(_torch_openmp())).GOMP_parallel
+        kernel = load_kernel(in_bfloat16=in_bfloat16)
     except subprocess.SubprocessError as error:
         return FoundKernel(None, f"its C source doesn't compile: {_reason(error)}")
     except (OSError, AttributeError) as error:
         return FoundKernel(None, str(error))
-    library.instructions.restype = ctypes.c_char_p
-    word = library.instructions().decode()
-    _instructions["bfloat16" if in_bfloat16 else "float32"] = word
-    check_words({KERNEL: word})
-    if not library.can_run():
+    if kernel is None:
         return FoundKernel(None, "the system doesn't let this process use AMX")
+    return FoundKernel(kernel)
+
+
+def load_kernel(*, in_bfloat16: bool, flags: Sequence[str] = ()) -> RowKernel | None:
+    """Return the kernel of a number type; None: the system doesn't let this process run it.
+
+    Args:
+        in_bfloat16: whether models compute in bfloat16; else in float32.
+        flags: more of the compiler's; `-march` among them takes the place of this CPU's.
+    Raises:
+        OSError, AttributeError: there is no compiler, or torch's threads aren't known.
+        subprocess.SubprocessError: the source doesn't compile.
+    """
+    own = BFLOAT16_FLAGS if in_bfloat16 else FLOAT32_FLAGS
+    library = load_library(SOURCE, (compiler_option(), *FLAGS, *own, *flags))
+    if not flags:
+        library.instructions.restype = ctypes.c_char_p
+        word = library.instructions().decode()
+        _instructions["bfloat16" if in_bfloat16 else "float32"] = word
+        check_words({KERNEL: word})
+    team = ctypes.CDLL(str(_torch_openmp())).GOMP_parallel
+    if not library.can_run():
+        return None
     names = ("attend_rows", "store_tokens", "norm_tokens", "gate_tokens")
     attend, store, norm, gate = (ctypes.cast(library[name], ctypes.c_void_p) for name in names)
+    quantized = QuantizedKernel.of(library, team, in_bfloat16=in_bfloat16)
     multiply = ctypes.cast(library.multiply_few, ctypes.c_void_p) if in_bfloat16 else None
-    return FoundKernel(RowKernel(attend, store, norm, gate, team, multiply))
+    return RowKernel(attend, store, norm, gate, team, quantized, multiply)
 
 
 def loaded_instructions() -> dict[str, str]:

@@ -4,6 +4,9 @@
    The weights lie as oneDNN's blocked layout has them: panels of 32 outputs, in each [inputs / 2, 32,
    2], which is how a matrix register wants them. */
 
+#ifndef HEDDLE_FEW_ROWS_H
+#define HEDDLE_FEW_ROWS_H
+
 #include "matrices.h"
 
 #define PANEL 32 /* outputs */
@@ -77,3 +80,5 @@ static void multiply_tasks(struct product *w) {
         give_panel(w, panel, sums);
     }
 }
+
+#endif

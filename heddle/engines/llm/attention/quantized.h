@@ -1,0 +1,279 @@
+/* Products with weights of 8 bits on a grid for each group, read once as fast as memory gives them.
+   (ADR 47)
+
+   A weight is `code * scale + low`, with a scale and a low for each 32 inputs of an output. Weights lie
+   in panels of 16 outputs; in each, for each group: the codes [8, 16 outputs, 4 inputs], then the 16
+   scales and the 16 lows as float16. So four inputs of an output fill a place of 32 bits, as the
+   instructions for such sums want them, and a group of a panel fills nine cache lines.
+
+   Rows are brought onto a grid as well, for each 32 numbers: a product of two groups is a sum of whole
+   numbers, which is exact, times both scales. */
+
+#ifndef HEDDLE_QUANTIZED_H
+#define HEDDLE_QUANTIZED_H
+
+#include "numbers.h"
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+#define GROUP 32 /* inputs that share a scale */
+#define SIDE_BY_SIDE 16 /* outputs of a panel */
+#define QUADS (GROUP / 4)
+#define QUANTIZED_ROWS 16 /* that are multiplied by whole numbers */
+#define PANELS_OF_TASK 4
+#define HALF_PANEL (SIDE_BY_SIDE / 2)
+#define ROWS_TOGETHER 4 /* whose sums fit into the registers of AVX2 */
+#define GROUPS_AHEAD 16 /* that are fetched before they are wanted */
+
+struct group {
+    uint8_t codes[QUADS][SIDE_BY_SIDE][4];
+    uint16_t scales[SIDE_BY_SIDE], lows[SIDE_BY_SIDE];
+} __attribute__((aligned(64)));
+_Static_assert(sizeof(struct group) == 576, "nine cache lines");
+
+/* What `quantized_linear.py` passes. */
+struct quantized {
+    const number *rows; /* [count, inputs] */
+    const struct group *weights; /* [panels, inputs / GROUP] */
+    const number *bias; /* [outputs]; NULL: there is none */
+    number *out; /* [count, outputs] */
+    char *scratch; /* of each thread `scratch_bytes`, a multiple of 64 */
+    int64_t scratch_bytes;
+    int64_t count, inputs, outputs;
+    int64_t next_scratch, next_task;
+};
+
+/* Rows on their grid. A group's numbers are `codes * scale`; `sum` is what they add up to. */
+struct grid {
+    int8_t *codes; /* [rows, inputs] */
+    float *scales, *sums; /* [rows, groups] */
+};
+
+INLINE char *take_scratch(struct quantized *w) {
+    return w->scratch + w->scratch_bytes * __atomic_fetch_add(&w->next_scratch, 1, __ATOMIC_RELAXED);
+}
+
+/* Exact, also of the smallest ones; scales are finite. */
+INLINE float widened_half(uint16_t half) {
+    uint32_t bits = (uint32_t)(half & 0x7fff) << 13, sign = (uint32_t)(half & 0x8000) << 16;
+    float whole;
+    memcpy(&whole, &bits, 4);
+    whole *= 0x1p112f;
+    memcpy(&bits, &whole, 4);
+    bits |= sign;
+    memcpy(&whole, &bits, 4);
+    return whole;
+}
+
+INLINE int64_t panels_of(const struct quantized *w) {
+    return (w->outputs + SIDE_BY_SIDE - 1) / SIDE_BY_SIDE;
+}
+
+/* The whole number nearest to a product, ties to even, of the product as it is: rounded first, it would
+   depend on the CPU. It stands in the last bits of a sum. */
+INLINE int32_t nearest_product(float a, float b) {
+#if defined __FMA__ || defined __ARM_FEATURE_FMA
+    float shifted = fmaf(a, b, 12582912.0f);
+    int32_t bits;
+#else
+    double shifted = (double)a * b + 6755399441055744.0;
+    int64_t bits;
+#endif
+    memcpy(&bits, &shifted, sizeof(bits));
+    return (int32_t)bits;
+}
+
+/* Brings one group of a row onto its grid. What isn't finite makes the scale NaN. */
+INLINE void quantize_group(const number *from, int8_t *codes, float *scale, float *sum) {
+    float values[GROUP], most = 0.0f, broken = 0.0f;
+    for (int i = 0; i < GROUP; i++) values[i] = widened(from[i]);
+    for (int i = 0; i < GROUP; i++) {
+        float size = fabsf(values[i]);
+        most = size > most ? size : most;
+        broken += values[i] * 0.0f;
+    }
+    float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+    int32_t total = 0;
+    for (int i = 0; i < GROUP; i++) {
+        codes[i] = (int8_t)nearest_product(values[i], inverse);
+        total += codes[i];
+    }
+    *scale = most / 127.0f + broken;
+    *sum = *scale * total;
+}
+
+static void quantize_few(const struct quantized *w, const struct grid *grid) {
+    int64_t groups = w->inputs / GROUP;
+    for (int64_t r = 0; r < w->count; r++)
+        for (int64_t g = 0; g < groups; g++)
+            quantize_group(w->rows + r * w->inputs + g * GROUP, grid->codes + r * w->inputs + g * GROUP,
+                           grid->scales + r * groups + g, grid->sums + r * groups + g);
+}
+
+/* `rows` rows from `first` on, times one panel: [rows, SIDE_BY_SIDE] sums. */
+#if defined __AVX512VNNI__ && defined __AVX512BW__
+INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t groups,
+                                const struct grid *grid, int64_t first,
+                                float (*out)[SIDE_BY_SIDE]) {
+    __m512 sums[QUANTIZED_ROWS];
+    const int8_t *codes = grid->codes + first * groups * GROUP;
+    const float *scales = grid->scales + first * groups, *totals = grid->sums + first * groups;
+    for (int r = 0; r < rows; r++) sums[r] = _mm512_setzero_ps();
+    for (int64_t g = 0; g < groups; g++, panel++) {
+        const char *later = (const char *)(panel + GROUPS_AHEAD);
+        for (int line = 0; line < (int)sizeof(*panel); line += 64)
+            _mm_prefetch(later + line, _MM_HINT_T0);
+        __m512i weights[QUADS];
+        for (int q = 0; q < QUADS; q++) weights[q] = _mm512_load_si512(panel->codes[q]);
+        __m512 scale = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)panel->scales));
+        __m512 low = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)panel->lows));
+        for (int r = 0; r < rows; r++) {
+            const int8_t *row = codes + (r * groups + g) * GROUP;
+            __m512i whole = _mm512_setzero_si512();
+            for (int q = 0; q < QUADS; q++) {
+                int32_t four;
+                memcpy(&four, row + 4 * q, 4);
+                whole = _mm512_dpbusd_epi32(whole, weights[q], _mm512_set1_epi32(four));
+            }
+            __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(scales[r * groups + g]));
+            sums[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), both, sums[r]);
+            sums[r] = _mm512_fmadd_ps(low, _mm512_set1_ps(totals[r * groups + g]), sums[r]);
+        }
+    }
+    for (int r = 0; r < rows; r++) _mm512_storeu_ps(out[r], sums[r]);
+}
+#elif defined __AVX2__ && defined __FMA__ && defined __F16C__
+/* Sums of four products. Codes below 128 become negative, so that two products fit into 16 bits: at
+   most 2 * 128 * 127. What that takes away is added by `multiply_group_rows`. */
+INLINE __m256i add_products(__m256i whole, __m256i size, __m256i sign, int32_t four) {
+    __m256i row = _mm256_sign_epi8(_mm256_set1_epi32(four), sign);
+    __m256i pairs = _mm256_maddubs_epi16(size, row);
+    return _mm256_add_epi32(whole, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+INLINE void multiply_half(int rows, const struct group *panel, int64_t groups,
+                          const struct grid *grid, int64_t first, int half,
+                          float (*out)[SIDE_BY_SIDE]) {
+    __m256 sums[ROWS_TOGETHER];
+    const int8_t *codes = grid->codes + first * groups * GROUP;
+    const float *scales = grid->scales + first * groups, *totals = grid->sums + first * groups;
+    for (int r = 0; r < rows; r++) sums[r] = _mm256_setzero_ps();
+    for (int64_t g = 0; g < groups; g++, panel++) {
+        __m256i whole[ROWS_TOGETHER];
+        for (int r = 0; r < rows; r++) whole[r] = _mm256_setzero_si256();
+        for (int q = 0; q < QUADS; q++) {
+            __m256i code = _mm256_load_si256((const __m256i *)panel->codes[q][half * HALF_PANEL]);
+            __m256i sign = _mm256_xor_si256(code, _mm256_set1_epi8((char)0x80));
+            __m256i size = _mm256_abs_epi8(sign);
+            for (int r = 0; r < rows; r++) {
+                int32_t four;
+                memcpy(&four, codes + (r * groups + g) * GROUP + 4 * q, 4);
+                whole[r] = add_products(whole[r], size, sign, four);
+            }
+        }
+        __m256 scale = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(panel->scales + half * HALF_PANEL)));
+        __m256 low = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(panel->lows + half * HALF_PANEL)));
+        low = _mm256_fmadd_ps(scale, _mm256_set1_ps(128.0f), low);
+        for (int r = 0; r < rows; r++) {
+            __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(scales[r * groups + g]));
+            sums[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r]), both, sums[r]);
+            sums[r] = _mm256_fmadd_ps(low, _mm256_set1_ps(totals[r * groups + g]), sums[r]);
+        }
+    }
+    for (int r = 0; r < rows; r++) _mm256_storeu_ps(out[r] + half * HALF_PANEL, sums[r]);
+}
+
+INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t groups,
+                                const struct grid *grid, int64_t first,
+                                float (*out)[SIDE_BY_SIDE]) {
+    int at_once = rows < ROWS_TOGETHER ? rows : ROWS_TOGETHER;
+    for (int r = 0; r < rows; r += at_once)
+        for (int half = 0; half < 2; half++)
+            multiply_half(at_once, panel, groups, grid, first + r, half, out + r);
+}
+#else
+INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t groups,
+                                const struct grid *grid, int64_t first,
+                                float (*out)[SIDE_BY_SIDE]) {
+    for (int r = 0; r < rows; r++) {
+        float sums[SIDE_BY_SIDE] = {0};
+        for (int64_t g = 0; g < groups; g++) {
+            const int8_t *row = grid->codes + ((first + r) * groups + g) * GROUP;
+            float scale = grid->scales[(first + r) * groups + g];
+            float total = grid->sums[(first + r) * groups + g];
+            int32_t whole[SIDE_BY_SIDE] = {0};
+            for (int q = 0; q < QUADS; q++)
+                for (int o = 0; o < SIDE_BY_SIDE; o++)
+                    for (int i = 0; i < 4; i++)
+                        whole[o] += panel[g].codes[q][o][i] * row[4 * q + i];
+            for (int o = 0; o < SIDE_BY_SIDE; o++)
+                sums[o] += whole[o] * (widened_half(panel[g].scales[o]) * scale) +
+                           widened_half(panel[g].lows[o]) * total;
+        }
+        memcpy(out[r], sums, sizeof(sums));
+    }
+}
+#endif
+
+/* One panel: rows in parts whose number the compiler knows. A panel stays in the first cache. */
+static void multiply_quantized_panel(const struct quantized *w, const struct grid *grid,
+                                     int64_t number_of_panel, float (*sums)[SIDE_BY_SIDE]) {
+    int64_t groups = w->inputs / GROUP, first = 0;
+    const struct group *panel = w->weights + number_of_panel * groups;
+    for (; w->count - first >= 16; first += 16)
+        multiply_group_rows(16, panel, groups, grid, first, sums + first);
+    for (; w->count - first >= 8; first += 8)
+        multiply_group_rows(8, panel, groups, grid, first, sums + first);
+    for (; w->count - first >= 4; first += 4)
+        multiply_group_rows(4, panel, groups, grid, first, sums + first);
+    for (; w->count - first >= 2; first += 2)
+        multiply_group_rows(2, panel, groups, grid, first, sums + first);
+    if (first < w->count) multiply_group_rows(1, panel, groups, grid, first, sums + first);
+}
+
+static void give_quantized_panel(const struct quantized *w, int64_t panel,
+                                 float (*sums)[SIDE_BY_SIDE]) {
+    int64_t start = panel * SIDE_BY_SIDE, left = w->outputs - start;
+    int outputs = left < SIDE_BY_SIDE ? left : SIDE_BY_SIDE;
+    for (int64_t r = 0; r < w->count; r++)
+        for (int o = 0; o < outputs; o++) {
+            float bias = w->bias ? widened(w->bias[start + o]) : 0.0f;
+            w->out[r * w->outputs + start + o] = rounded(sums[r][o] + bias);
+        }
+}
+
+/* Up to QUANTIZED_ROWS rows. Each thread brings them onto their grid by itself: that is less than
+   waiting for another one. */
+void multiply_quantized(struct quantized *w) {
+    float sums[QUANTIZED_ROWS][SIDE_BY_SIDE] __attribute__((aligned(64)));
+    int64_t tasks = (panels_of(w) + PANELS_OF_TASK - 1) / PANELS_OF_TASK;
+    int64_t task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED);
+    if (task >= tasks) return;
+    char *scratch = take_scratch(w);
+    float *scales = (float *)scratch, *totals = scales + w->count * w->inputs / GROUP;
+    struct grid grid = {(int8_t *)(totals + w->count * w->inputs / GROUP), scales, totals};
+    quantize_few(w, &grid);
+    for (; task < tasks; task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED))
+        for (int64_t panel = task * PANELS_OF_TASK;
+             panel < (task + 1) * PANELS_OF_TASK && panel < panels_of(w); panel++) {
+            multiply_quantized_panel(w, &grid, panel, sums);
+            give_quantized_panel(w, panel, sums);
+        }
+}
+
+/* One group of a panel, as floats: [GROUP, SIDE_BY_SIDE]. */
+INLINE void unpack_group(const struct group *group, float (*to)[SIDE_BY_SIDE]) {
+    float scales[SIDE_BY_SIDE], lows[SIDE_BY_SIDE];
+    for (int o = 0; o < SIDE_BY_SIDE; o++) scales[o] = widened_half(group->scales[o]);
+    for (int o = 0; o < SIDE_BY_SIDE; o++) lows[o] = widened_half(group->lows[o]);
+    for (int q = 0; q < QUADS; q++) {
+        uint32_t fours[SIDE_BY_SIDE];
+        memcpy(fours, group->codes[q], sizeof(fours));
+        for (int i = 0; i < 4; i++)
+            for (int o = 0; o < SIDE_BY_SIDE; o++)
+                to[4 * q + i][o] = (float)(int32_t)(fours[o] >> 8 * i & 255) * scales[o] + lows[o];
+    }
+}
+
+#endif

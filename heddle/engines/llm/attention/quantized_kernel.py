@@ -1,0 +1,87 @@
+"""The compiled kernel's products with weights on a grid, behind `quantized_linear`. (ADR 47)"""
+
+import ctypes
+from collections.abc import Callable
+from typing import NamedTuple
+
+Team = Callable[[ctypes.c_void_p, object, int, int], None]
+
+
+class QuantizedProduct(ctypes.Structure):
+    """A product of rows with weights on a grid: `struct quantized` of the C source."""
+
+    _fields_ = (
+        ("rows", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+        ("bias", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("scratch", ctypes.c_void_p),
+        ("scratch_bytes", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("inputs", ctypes.c_int64),
+        ("outputs", ctypes.c_int64),
+        ("next_scratch", ctypes.c_int64),
+        ("next_task", ctypes.c_int64),
+    )
+
+
+class Unpacking(ctypes.Structure):
+    """Panels of weights that become numbers: `struct unpacking` of the C source."""
+
+    _fields_ = (
+        ("weights", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("panels", ctypes.c_int64),
+        ("inputs", ctypes.c_int64),
+        ("next_task", ctypes.c_int64),
+    )
+
+
+class Rounding(ctypes.Structure):
+    """Rows that are brought onto their grid: `struct rounding` of the C source."""
+
+    _fields_ = (
+        ("rows", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("groups", ctypes.c_int64),
+        ("next_task", ctypes.c_int64),
+    )
+
+
+class QuantizedKernel(NamedTuple):
+    """The functions, and torch's own team of threads, which runs them.
+
+    Many rows have one function in bfloat16; in float32 torch multiplies what two others prepare.
+    """
+
+    multiply_quantized: ctypes.c_void_p
+    run_on_team: Team
+    multiply_many: ctypes.c_void_p | None = None
+    unpack_panels: ctypes.c_void_p | None = None
+    round_rows: ctypes.c_void_p | None = None
+
+    @classmethod
+    def of(cls, library: ctypes.CDLL, team: Team, *, in_bfloat16: bool) -> "QuantizedKernel":
+        """Return the functions of a library that was compiled for one number type."""
+        names = ("multiply_many",) if in_bfloat16 else ("unpack_panels", "round_rows")
+        own = {name: ctypes.cast(library[name], ctypes.c_void_p) for name in names}
+        return cls(ctypes.cast(library.multiply_quantized, ctypes.c_void_p), team, **own)
+
+    def multiply(self, product: QuantizedProduct, threads: int, *, is_many: bool) -> None:
+        """Multiply up to 16 rows, or more of them. Mutates: its `out`."""
+        function = self.multiply_many if is_many else self.multiply_quantized
+        assert function is not None, "in float32 torch multiplies many rows"
+        product.next_scratch = product.next_task = 0
+        self.run_on_team(function, ctypes.byref(product), threads, 0)
+
+    def unpack(self, panels: Unpacking, threads: int) -> None:
+        """Turn panels into numbers. Mutates: their `out`."""
+        assert self.unpack_panels is not None, "in bfloat16 weights are unpacked by the product"
+        panels.next_task = 0
+        self.run_on_team(self.unpack_panels, ctypes.byref(panels), threads, 0)
+
+    def round(self, rows: Rounding, threads: int) -> None:
+        """Bring rows onto their grid. Mutates: their `out`."""
+        assert self.round_rows is not None, "in bfloat16 many rows stay as they are"
+        rows.next_task = 0
+        self.run_on_team(self.round_rows, ctypes.byref(rows), threads, 0)
