@@ -1,7 +1,10 @@
 """Where Heddle keeps what can be made again: outside every work tree."""
 
+import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from heddle.core.own_files import OWNER_ONLY
@@ -39,3 +42,17 @@ def write_json(path: Path, value: object) -> None:
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     part.replace(path)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a file's lock, so that of several processes one makes what all of them want.
+
+    Raises: OSError: the file can't be made.
+    """
+    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

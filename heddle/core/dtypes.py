@@ -6,6 +6,9 @@ from typing import Final
 from heddle.core.errors import ConfigError
 
 DTYPES: Final = ("auto", "float32", "bfloat16")
+WHOLE: Final = "full"  # weights as their files have them, in the number type of the model
+INT8: Final = "int8"  # weights on a grid of 8 bits (ADR 47)
+WEIGHTS: Final = (WHOLE, INT8)
 VARIABLE: Final = "HEDDLE_AUTO_DTYPE"
 
 

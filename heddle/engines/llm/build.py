@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
-from heddle.core.dtypes import DTYPES, auto_dtype
+from heddle.core.dtypes import DTYPES, INT8, WEIGHTS, WHOLE, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.corpus.place import CorpusPlace
 from heddle.engines.llm.attention.choice import (
@@ -52,7 +52,8 @@ class LlmSettings:
     which benchmarks read at `chunk_kv_bytes_per_s` (None = as fast as it is).
     What is deleted from `corpus` is forgotten. On an accelerator, KV pages take
     `device_kv_share` of the memory that the weights leave free there, if that is more than
-    `kv_bytes`.
+    `kv_bytes`. `weights` int8 brings them onto a grid of 8 bits, on a CPU (ADR 47); then
+    `packs_weights` says nothing.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -77,10 +78,13 @@ class LlmSettings:
     order: CallOrder = SHORTEST_FIRST
     threads: int = 0
     device_kv_share: float = 0.0
+    weights: str = WHOLE
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise ConfigError(f"dtype is {self.dtype!r}; use one of {', '.join(DTYPES)}")
+        if self.weights not in WEIGHTS:
+            raise ConfigError(f"weights is {self.weights!r}; use one of {', '.join(WEIGHTS)}")
         if self.attention not in ATTENTIONS:
             raise ConfigError(
                 f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}"
@@ -106,6 +110,9 @@ def build_engine(name: str, epoch: int, settings: LlmSettings) -> LlmEngine:
     Raises: ConfigError: the directory can't be served; the message says why and what to change.
     """
     from heddle.engines.llm.model import gate as model_gate
+    from heddle.engines.llm.model.loading import load_model
+    from heddle.engines.llm.quantized.quantized_file import quantized_fingerprint
+    from heddle.engines.llm.quantized.quantized_model import load_quantized
     from heddle.engines.llm.text.text_stream import TextDecoder as TokenizerDecoder
 
     config = model_gate.load_config(settings.model_dir)
@@ -117,9 +124,13 @@ def build_engine(name: str, epoch: int, settings: LlmSettings) -> LlmEngine:
     log.info("computed in %s", choice)
     _limits(settings, config, dtype)  # refuses before gigabytes are read
     decoder = TokenizerDecoder(settings.model_dir / "tokenizer.json")
-    model = _load(settings.model_dir, config, dtype).to(device)
+    if settings.weights == INT8:
+        model = load_quantized(settings.model_dir, config, dtype, device)
+        digest = quantized_fingerprint(settings.model_dir, str(dtype))
+    else:
+        model = load_model(settings.model_dir, config, dtype).to(device)
+        digest = model_gate.fingerprint(settings.model_dir, str(dtype))
     settings = _with_device_pages(settings, device)
-    digest = model_gate.fingerprint(settings.model_dir, str(dtype))
     return assemble(name, epoch, settings, model, digest, decoder)
 
 
@@ -270,37 +281,6 @@ def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # 
     )
 
 
-def _load(model_dir: Path, config: Any, dtype: "torch.dtype") -> Any:  # noqa: ANN401
-    """Return the model in evaluation mode; every weight must come from the files."""
-    from safetensors import SafetensorError
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
-
-    from heddle.engines.llm.attention.context import ATTENTION_NAME
-
-    logging.disable_progress_bar()
-    try:
-        model, report = AutoModelForCausalLM.from_pretrained(
-            model_dir,
-            config=config,
-            dtype=dtype,
-            attn_implementation=ATTENTION_NAME,
-            trust_remote_code=False,
-            use_safetensors=True,
-            local_files_only=True,
-            output_loading_info=True,
-        )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise ConfigError(f"model: {model_dir} can't be loaded: {error}") from error
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ConfigError(
-            f"model: {model_dir} lacks {len(missing)} weights, {missing[0]} first; "
-            "copy all of its safetensors files"
-        )
-    return model.eval()
-
-
 def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> SchedulerLimits:  # noqa: ANN401
     from heddle.engines.llm.model import gate as model_gate
     from heddle.engines.llm.model.worker import kv_shape
@@ -413,7 +393,9 @@ def _eos_ids(model: Any) -> frozenset[int]:  # noqa: ANN401 - transformers' clas
 
 def _prior_s(model: Any) -> dict[str, float]:  # noqa: ANN401 - transformers' class
     """Guess the cost of a step from the weights: a slow core, so that no start looks hung."""
-    weights = sum(parameter.numel() for parameter in model.parameters())
+    from heddle.engines.llm.quantized.quantized_model import weight_count
+
+    weights = weight_count(model)
     token_s = 2.0 * weights / 20e9  # 20 GFLOP/s
     call_s = 2e-3 + 4.0 * weights / 5e9  # the weights are read once: 5 GB/s
     return {

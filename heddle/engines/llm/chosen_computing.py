@@ -1,18 +1,15 @@
 """What `auto` has become for a model on this machine: timed once, kept in the cache. (ADR 46)"""
 
-import fcntl
 import hashlib
 import json
 import logging
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from heddle.core.cache import cache_directory, cache_root, read_json, write_json
+from heddle.core.cache import cache_directory, cache_root, locked, read_json, write_json
 from heddle.core.dtypes import forced_dtype
 from heddle.core.instruction_sets import held, is_withheld
 from heddle.engines.llm.attention.choice import COMPILED, TORCH
@@ -114,7 +111,7 @@ def kept_or_timed(
     try:
         cache_directory(FOLDER)
         path = _file(key)
-        with _locked(path.with_suffix(".lock")):
+        with locked(path.with_suffix(".lock")):
             choice = _read(path, candidates)
             if choice is None:
                 choice = choose(tuple((candidate, time(candidate)) for candidate in candidates))
@@ -140,16 +137,6 @@ def _read(path: Path, candidates: tuple[Candidate, ...]) -> Choice | None:
                 return None
             return choose(seconds) if tuple(c for c, _ in seconds) == candidates else None
     return None
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _cpu() -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor, nn
+from transformers import AttentionInterface
 
 from heddle.engines.llm.attention.compiled_kernel import RowKernel
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
@@ -162,3 +163,6 @@ def _read(rows: AttentionContext, layer: int, index: int) -> list[KeyPart]:
     if len(row.runs) <= PARTS_MAX:
         return [KeyPart(*rows.store.read(layer, (run,))) for run in row.runs]
     return [KeyPart(*rows.store.read(layer, row.runs))]
+
+
+AttentionInterface.register(ATTENTION_NAME, attend_rows)

@@ -6,25 +6,34 @@
 #ifdef BFLOAT16
 #include "few_rows.h"
 
+/* One group of a panel: pairs of inputs side by side, in the left or the right half of `to`'s lines. */
+INLINE void unpack_to_halves(const struct group *group, number *to) {
+    __m512 scale = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)group->scales));
+    __m512 low = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)group->lows));
+    for (int q = 0; q < QUADS; q++) {
+        __m512i fours = _mm512_load_si512(group->codes[q]);
+        __m512 values[4];
+        for (int i = 0; i < 4; i++) {
+            __m512i code = _mm512_and_si512(_mm512_srli_epi32(fours, 8 * i), _mm512_set1_epi32(255));
+            values[i] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(code), scale, low);
+        }
+        for (int i = 0; i < 4; i += 2, to += 2 * PANEL) {
+            __m512i even = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(values[i]));
+            __m512i odd = _mm512_cvtepu16_epi32((__m256i)_mm512_cvtneps_pbh(values[i + 1]));
+            _mm512_storeu_si512(to, _mm512_or_si512(_mm512_slli_epi32(odd, 16), even));
+        }
+    }
+}
+
 /* Two panels as `few_rows.h` wants one: [inputs / 2, 32, 2]. The second one may be missing. */
 static void unpack_pair(const struct quantized *w, int64_t pair, number *to) {
+    static const struct group none;
     int64_t groups = w->inputs / GROUP;
-    float values[GROUP][SIDE_BY_SIDE];
-    for (int half = 0; half < 2; half++) {
-        int64_t panel = 2 * pair + half;
-        for (int64_t g = 0; g < groups; g++) {
-            number *out = to + g * GROUP * PANEL + half * SIDE_BY_SIDE * 2;
-            if (panel < panels_of(w))
-                unpack_group(w->weights + panel * groups + g, values);
-            else
-                memset(values, 0, sizeof(values));
-            for (int i = 0; i < GROUP; i += 2, out += 2 * PANEL) {
-                __m256i even = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(values[i]));
-                __m256i odd = (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(values[i + 1]));
-                __m512i both = _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16);
-                _mm512_storeu_si512(out, _mm512_or_si512(both, _mm512_cvtepu16_epi32(even)));
-            }
-        }
+    for (int64_t g = 0; g < groups; g++, to += GROUP * PANEL) {
+        const struct group *left = w->weights + 2 * pair * groups + g;
+        int has_right = 2 * pair + 1 < panels_of(w);
+        unpack_to_halves(left, to);
+        unpack_to_halves(has_right ? left + groups : &none, to + PANEL);
     }
 }
 
@@ -73,28 +82,6 @@ void unpack_panels(struct unpacking *w) {
             for (int i = 0; i < GROUP; i++)
                 memcpy(w->out + (g * GROUP + i) * outputs + panel * SIDE_BY_SIDE, values[i],
                        sizeof(values[i]));
-        }
-    }
-}
-
-/* What `quantized_linear.py` passes: rows, and where they go on their grid. */
-struct rounding {
-    const float *rows; /* [groups, GROUP] */
-    float *out; /* the same */
-    int64_t groups;
-    int64_t next_task;
-};
-
-void round_rows(struct rounding *w) {
-    enum { GROUPS_OF_TASK = 512 };
-    int8_t codes[GROUP];
-    float scale, sum;
-    for (;;) {
-        int64_t start = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED) * GROUPS_OF_TASK;
-        if (start >= w->groups) return;
-        for (int64_t g = start; g < start + GROUPS_OF_TASK && g < w->groups; g++) {
-            quantize_group(w->rows + g * GROUP, codes, &scale, &sum);
-            for (int i = 0; i < GROUP; i++) w->out[g * GROUP + i] = codes[i] * scale;
         }
     }
 }

@@ -6,8 +6,8 @@
    scales and the 16 lows as float16. So four inputs of an output fill a place of 32 bits, as the
    instructions for such sums want them, and a group of a panel fills nine cache lines.
 
-   Rows are brought onto a grid as well, for each 32 numbers: a product of two groups is a sum of whole
-   numbers, which is exact, times both scales. */
+   Rows are brought onto a grid as well, for each 32 numbers, but of 15 bits: a product of two groups is
+   a sum of whole numbers, which is exact, times both scales. */
 
 #ifndef HEDDLE_QUANTIZED_H
 #define HEDDLE_QUANTIZED_H
@@ -20,10 +20,9 @@
 #define GROUP 32 /* inputs that share a scale */
 #define SIDE_BY_SIDE 16 /* outputs of a panel */
 #define QUADS (GROUP / 4)
+#define CODE_MOST (127 * 128) /* of a row */
 #define QUANTIZED_ROWS 16 /* that are multiplied by whole numbers */
 #define PANELS_OF_TASK 4
-#define HALF_PANEL (SIDE_BY_SIDE / 2)
-#define ROWS_TOGETHER 4 /* whose sums fit into the registers of AVX2 */
 #define GROUPS_AHEAD 16 /* that are fetched before they are wanted */
 
 struct group {
@@ -44,9 +43,19 @@ struct quantized {
     int64_t next_scratch, next_task;
 };
 
-/* Rows on their grid. A group's numbers are `codes * scale`; `sum` is what they add up to. */
+/* Rows on their grid. A group's numbers are `code * scale`; `sum` is what they add up to. Where sums of
+   products of 8 bits are fast, a code lies as `high * 128 + low`: first the group's high parts. */
+#if defined __AVX512VNNI__ && defined __AVX512BW__
+typedef struct {
+    int8_t high[GROUP], low[GROUP];
+} row_group;
+#else
+typedef struct {
+    int16_t codes[GROUP];
+} row_group;
+#endif
 struct grid {
-    int8_t *codes; /* [rows, inputs] */
+    row_group *codes; /* [rows, groups] */
     float *scales, *sums; /* [rows, groups] */
 };
 
@@ -76,16 +85,28 @@ INLINE int32_t nearest_product(float a, float b) {
 #if defined __FMA__ || defined __ARM_FEATURE_FMA
     float shifted = fmaf(a, b, 12582912.0f);
     int32_t bits;
+    memcpy(&bits, &shifted, sizeof(bits));
+    return bits - 0x4b400000;
 #else
     double shifted = (double)a * b + 6755399441055744.0;
     int64_t bits;
-#endif
     memcpy(&bits, &shifted, sizeof(bits));
     return (int32_t)bits;
+#endif
+}
+
+INLINE void keep_code(row_group *to, int i, int32_t code) {
+#if defined __AVX512VNNI__ && defined __AVX512BW__
+    int32_t high = (code + 64) >> 7;
+    to->high[i] = (int8_t)high;
+    to->low[i] = (int8_t)(code - 128 * high);
+#else
+    to->codes[i] = (int16_t)code;
+#endif
 }
 
 /* Brings one group of a row onto its grid. What isn't finite makes the scale NaN. */
-INLINE void quantize_group(const number *from, int8_t *codes, float *scale, float *sum) {
+INLINE void quantize_group(const number *from, row_group *to, float *scale, float *sum) {
     float values[GROUP], most = 0.0f, broken = 0.0f;
     for (int i = 0; i < GROUP; i++) values[i] = widened(from[i]);
     for (int i = 0; i < GROUP; i++) {
@@ -93,32 +114,40 @@ INLINE void quantize_group(const number *from, int8_t *codes, float *scale, floa
         most = size > most ? size : most;
         broken += values[i] * 0.0f;
     }
-    float inverse = most > 0.0f ? 127.0f / most : 0.0f;
+    /* The inverse of a number below 1e-34 would not be finite. */
+    float inverse = most > 1e-30f ? CODE_MOST / most : 0.0f;
     int32_t total = 0;
     for (int i = 0; i < GROUP; i++) {
-        codes[i] = (int8_t)nearest_product(values[i], inverse);
-        total += codes[i];
+        int32_t code = nearest_product(values[i], inverse);
+        keep_code(to, i, code);
+        total += code;
     }
-    *scale = most / 127.0f + broken;
+    *scale = most / CODE_MOST + broken;
     *sum = *scale * total;
 }
 
 static void quantize_few(const struct quantized *w, const struct grid *grid) {
-    int64_t groups = w->inputs / GROUP;
-    for (int64_t r = 0; r < w->count; r++)
-        for (int64_t g = 0; g < groups; g++)
-            quantize_group(w->rows + r * w->inputs + g * GROUP, grid->codes + r * w->inputs + g * GROUP,
-                           grid->scales + r * groups + g, grid->sums + r * groups + g);
+    int64_t groups = w->count * w->inputs / GROUP;
+    for (int64_t g = 0; g < groups; g++)
+        quantize_group(w->rows + g * GROUP, grid->codes + g, grid->scales + g, grid->sums + g);
 }
 
 /* `rows` rows from `first` on, times one panel: [rows, SIDE_BY_SIDE] sums. */
 #if defined __AVX512VNNI__ && defined __AVX512BW__
+INLINE __m512i whole_sums(const __m512i *weights, const int8_t *row) {
+    __m512i sums = _mm512_setzero_si512();
+    for (int q = 0; q < QUADS; q++) {
+        int32_t four;
+        memcpy(&four, row + 4 * q, 4);
+        sums = _mm512_dpbusd_epi32(sums, weights[q], _mm512_set1_epi32(four));
+    }
+    return sums;
+}
+
 INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t groups,
                                 const struct grid *grid, int64_t first,
                                 float (*out)[SIDE_BY_SIDE]) {
     __m512 sums[QUANTIZED_ROWS];
-    const int8_t *codes = grid->codes + first * groups * GROUP;
-    const float *scales = grid->scales + first * groups, *totals = grid->sums + first * groups;
     for (int r = 0; r < rows; r++) sums[r] = _mm512_setzero_ps();
     for (int64_t g = 0; g < groups; g++, panel++) {
         const char *later = (const char *)(panel + GROUPS_AHEAD);
@@ -129,68 +158,75 @@ INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t gro
         __m512 scale = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)panel->scales));
         __m512 low = _mm512_cvtph_ps(_mm256_load_si256((const __m256i *)panel->lows));
         for (int r = 0; r < rows; r++) {
-            const int8_t *row = codes + (r * groups + g) * GROUP;
-            __m512i whole = _mm512_setzero_si512();
-            for (int q = 0; q < QUADS; q++) {
-                int32_t four;
-                memcpy(&four, row + 4 * q, 4);
-                whole = _mm512_dpbusd_epi32(whole, weights[q], _mm512_set1_epi32(four));
-            }
-            __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(scales[r * groups + g]));
+            int64_t at = (first + r) * groups + g;
+            __m512i high = whole_sums(weights, grid->codes[at].high);
+            __m512i rest = whole_sums(weights, grid->codes[at].low);
+            __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(high, 7), rest);
+            __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(grid->scales[at]));
             sums[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), both, sums[r]);
-            sums[r] = _mm512_fmadd_ps(low, _mm512_set1_ps(totals[r * groups + g]), sums[r]);
+            sums[r] = _mm512_fmadd_ps(low, _mm512_set1_ps(grid->sums[at]), sums[r]);
         }
     }
     for (int r = 0; r < rows; r++) _mm512_storeu_ps(out[r], sums[r]);
 }
 #elif defined __AVX2__ && defined __FMA__ && defined __F16C__
-/* Sums of four products. Codes below 128 become negative, so that two products fit into 16 bits: at
-   most 2 * 128 * 127. What that takes away is added by `multiply_group_rows`. */
-INLINE __m256i add_products(__m256i whole, __m256i size, __m256i sign, int32_t four) {
-    __m256i row = _mm256_sign_epi8(_mm256_set1_epi32(four), sign);
-    __m256i pairs = _mm256_maddubs_epi16(size, row);
-    return _mm256_add_epi32(whole, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+#define ROWS_TOGETHER 2 /* whose sums fit into the registers */
+#define EIGHT (SIDE_BY_SIDE / 2) /* outputs of a vector of sums */
+
+/* Sums of an output's two halves of a group, in [half of the panel][4 outputs each]. */
+INLINE void add_quad(__m256i (*whole)[4], const __m256i *weights, const int16_t *row) {
+    int64_t four;
+    memcpy(&four, row, 8);
+    for (int part = 0; part < 4; part++)
+        (*whole)[part] = _mm256_add_epi32(
+            (*whole)[part], _mm256_madd_epi16(weights[part], _mm256_set1_epi64x(four)));
 }
 
-INLINE void multiply_half(int rows, const struct group *panel, int64_t groups,
-                          const struct grid *grid, int64_t first, int half,
-                          float (*out)[SIDE_BY_SIDE]) {
-    __m256 sums[ROWS_TOGETHER];
-    const int8_t *codes = grid->codes + first * groups * GROUP;
-    const float *scales = grid->scales + first * groups, *totals = grid->sums + first * groups;
-    for (int r = 0; r < rows; r++) sums[r] = _mm256_setzero_ps();
+/* Eight outputs' sums from the two halves of each, in their order. */
+INLINE __m256 joined_sums(__m256i former, __m256i latter) {
+    __m256i pairs = _mm256_hadd_epi32(former, latter); /* 0 1 4 5 | 2 3 6 7 */
+    return _mm256_cvtepi32_ps(_mm256_permute4x64_epi64(pairs, 0xd8));
+}
+
+INLINE void multiply_few_rows(int rows, const struct group *panel, int64_t groups,
+                              const struct grid *grid, int64_t first, float (*out)[SIDE_BY_SIDE]) {
+    __m256 sums[ROWS_TOGETHER][2];
+    for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = _mm256_setzero_ps();
     for (int64_t g = 0; g < groups; g++, panel++) {
-        __m256i whole[ROWS_TOGETHER];
-        for (int r = 0; r < rows; r++) whole[r] = _mm256_setzero_si256();
+        __m256i whole[ROWS_TOGETHER][4];
+        for (int r = 0; r < rows; r++)
+            for (int part = 0; part < 4; part++) whole[r][part] = _mm256_setzero_si256();
         for (int q = 0; q < QUADS; q++) {
-            __m256i code = _mm256_load_si256((const __m256i *)panel->codes[q][half * HALF_PANEL]);
-            __m256i sign = _mm256_xor_si256(code, _mm256_set1_epi8((char)0x80));
-            __m256i size = _mm256_abs_epi8(sign);
+            __m256i weights[4];
+            for (int part = 0; part < 4; part++)
+                weights[part] = _mm256_cvtepu8_epi16(
+                    _mm_load_si128((const __m128i *)panel->codes[q][4 * part]));
+            for (int r = 0; r < rows; r++)
+                add_quad(&whole[r], weights, grid->codes[(first + r) * groups + g].codes + 4 * q);
+        }
+        for (int half = 0; half < 2; half++) {
+            const uint16_t *scales = panel->scales + half * EIGHT, *lows = panel->lows + half * EIGHT;
+            __m256 scale = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)scales));
+            __m256 low = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)lows));
             for (int r = 0; r < rows; r++) {
-                int32_t four;
-                memcpy(&four, codes + (r * groups + g) * GROUP + 4 * q, 4);
-                whole[r] = add_products(whole[r], size, sign, four);
+                int64_t at = (first + r) * groups + g;
+                __m256 products = joined_sums(whole[r][2 * half], whole[r][2 * half + 1]);
+                __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(grid->scales[at]));
+                __m256 sum = _mm256_fmadd_ps(products, both, sums[r][half]);
+                sums[r][half] = _mm256_fmadd_ps(low, _mm256_set1_ps(grid->sums[at]), sum);
             }
         }
-        __m256 scale = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(panel->scales + half * HALF_PANEL)));
-        __m256 low = _mm256_cvtph_ps(_mm_load_si128((const __m128i *)(panel->lows + half * HALF_PANEL)));
-        low = _mm256_fmadd_ps(scale, _mm256_set1_ps(128.0f), low);
-        for (int r = 0; r < rows; r++) {
-            __m256 both = _mm256_mul_ps(scale, _mm256_set1_ps(scales[r * groups + g]));
-            sums[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole[r]), both, sums[r]);
-            sums[r] = _mm256_fmadd_ps(low, _mm256_set1_ps(totals[r * groups + g]), sums[r]);
-        }
     }
-    for (int r = 0; r < rows; r++) _mm256_storeu_ps(out[r] + half * HALF_PANEL, sums[r]);
+    for (int r = 0; r < rows; r++)
+        for (int half = 0; half < 2; half++) _mm256_storeu_ps(out[r] + half * EIGHT, sums[r][half]);
 }
 
 INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t groups,
                                 const struct grid *grid, int64_t first,
                                 float (*out)[SIDE_BY_SIDE]) {
-    int at_once = rows < ROWS_TOGETHER ? rows : ROWS_TOGETHER;
-    for (int r = 0; r < rows; r += at_once)
-        for (int half = 0; half < 2; half++)
-            multiply_half(at_once, panel, groups, grid, first + r, half, out + r);
+    int together = rows < ROWS_TOGETHER ? rows : ROWS_TOGETHER;
+    for (int r = 0; r < rows; r += together)
+        multiply_few_rows(together, panel, groups, grid, first + r, out + r);
 }
 #else
 INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t groups,
@@ -199,17 +235,16 @@ INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t gro
     for (int r = 0; r < rows; r++) {
         float sums[SIDE_BY_SIDE] = {0};
         for (int64_t g = 0; g < groups; g++) {
-            const int8_t *row = grid->codes + ((first + r) * groups + g) * GROUP;
-            float scale = grid->scales[(first + r) * groups + g];
-            float total = grid->sums[(first + r) * groups + g];
+            int64_t at = (first + r) * groups + g;
             int32_t whole[SIDE_BY_SIDE] = {0};
-            for (int q = 0; q < QUADS; q++)
+            for (int i = 0; i < GROUP; i++) {
+                int32_t one = grid->codes[at].codes[i];
                 for (int o = 0; o < SIDE_BY_SIDE; o++)
-                    for (int i = 0; i < 4; i++)
-                        whole[o] += panel[g].codes[q][o][i] * row[4 * q + i];
+                    whole[o] += panel[g].codes[i / 4][o][i % 4] * one;
+            }
             for (int o = 0; o < SIDE_BY_SIDE; o++)
-                sums[o] += whole[o] * (widened_half(panel[g].scales[o]) * scale) +
-                           widened_half(panel[g].lows[o]) * total;
+                sums[o] += whole[o] * (widened_half(panel[g].scales[o]) * grid->scales[at]) +
+                           widened_half(panel[g].lows[o]) * grid->sums[at];
         }
         memcpy(out[r], sums, sizeof(sums));
     }
@@ -251,8 +286,9 @@ void multiply_quantized(struct quantized *w) {
     int64_t task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED);
     if (task >= tasks) return;
     char *scratch = take_scratch(w);
-    float *scales = (float *)scratch, *totals = scales + w->count * w->inputs / GROUP;
-    struct grid grid = {(int8_t *)(totals + w->count * w->inputs / GROUP), scales, totals};
+    int64_t groups = w->count * w->inputs / GROUP;
+    float *scales = (float *)(scratch + groups * sizeof(row_group));
+    struct grid grid = {(row_group *)scratch, scales, scales + groups};
     quantize_few(w, &grid);
     for (; task < tasks; task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED))
         for (int64_t panel = task * PANELS_OF_TASK;

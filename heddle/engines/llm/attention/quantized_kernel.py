@@ -37,33 +37,21 @@ class Unpacking(ctypes.Structure):
     )
 
 
-class Rounding(ctypes.Structure):
-    """Rows that are brought onto their grid: `struct rounding` of the C source."""
-
-    _fields_ = (
-        ("rows", ctypes.c_void_p),
-        ("out", ctypes.c_void_p),
-        ("groups", ctypes.c_int64),
-        ("next_task", ctypes.c_int64),
-    )
-
-
 class QuantizedKernel(NamedTuple):
     """The functions, and torch's own team of threads, which runs them.
 
-    Many rows have one function in bfloat16; in float32 torch multiplies what two others prepare.
+    Many rows have one function in bfloat16; in float32 torch multiplies what another one unpacks.
     """
 
     multiply_quantized: ctypes.c_void_p
     run_on_team: Team
     multiply_many: ctypes.c_void_p | None = None
     unpack_panels: ctypes.c_void_p | None = None
-    round_rows: ctypes.c_void_p | None = None
 
     @classmethod
     def of(cls, library: ctypes.CDLL, team: Team, *, in_bfloat16: bool) -> "QuantizedKernel":
         """Return the functions of a library that was compiled for one number type."""
-        names = ("multiply_many",) if in_bfloat16 else ("unpack_panels", "round_rows")
+        names = ("multiply_many",) if in_bfloat16 else ("unpack_panels",)
         own = {name: ctypes.cast(library[name], ctypes.c_void_p) for name in names}
         return cls(ctypes.cast(library.multiply_quantized, ctypes.c_void_p), team, **own)
 
@@ -79,9 +67,3 @@ class QuantizedKernel(NamedTuple):
         assert self.unpack_panels is not None, "in bfloat16 weights are unpacked by the product"
         panels.next_task = 0
         self.run_on_team(self.unpack_panels, ctypes.byref(panels), threads, 0)
-
-    def round(self, rows: Rounding, threads: int) -> None:
-        """Bring rows onto their grid. Mutates: their `out`."""
-        assert self.round_rows is not None, "in bfloat16 many rows stay as they are"
-        rows.next_task = 0
-        self.run_on_team(self.round_rows, ctypes.byref(rows), threads, 0)

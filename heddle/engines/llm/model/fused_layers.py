@@ -13,6 +13,8 @@ from heddle.engines.llm.attention.context import AttentionContext, attend, atten
 from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
 from heddle.engines.llm.model.layer_steps import gate_states, norm_states
+from heddle.engines.llm.quantized.grid import Grid, join_grids
+from heddle.engines.llm.quantized.grid_linear import GridLinear
 
 FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
@@ -209,26 +211,32 @@ def fuse_layers(model: Any) -> None:  # noqa: ANN401 - transformers' class
 
 
 class _Weights(NamedTuple):
-    """A linear layer's numbers. Shapes: weight [out, in]; bias [out]."""
+    """A linear layer's numbers, or their grid. Shapes: weight [out, in]; bias [out]."""
 
-    weight: Tensor
+    weight: Tensor | Grid
     bias: Tensor | None
 
     @classmethod
-    def of(cls, linear: nn.Linear) -> "_Weights":
-        return cls(linear.weight.detach(), None if linear.bias is None else linear.bias.detach())
+    def of(cls, linear: nn.Linear | GridLinear) -> "_Weights":
+        weight = linear.grid if isinstance(linear, GridLinear) else linear.weight.detach()
+        return cls(weight, None if linear.bias is None else linear.bias.detach())
 
     def reordered(self, order: Callable[[Tensor], Tensor]) -> "_Weights":
-        return _Weights(order(self.weight), None if self.bias is None else order(self.bias))
+        weight = self.weight
+        ordered = weight.reordered(order) if isinstance(weight, Grid) else order(weight)
+        return _Weights(ordered, None if self.bias is None else order(self.bias))
 
 
-def _joined(*parts: _Weights) -> nn.Linear:
+def _joined(*parts: _Weights) -> nn.Linear | GridLinear:
     """Return one layer that computes the outputs of several, one after another."""
-    weight = torch.cat([part.weight for part in parts])
     biases = [part.bias for part in parts if part.bias is not None]
+    bias = torch.cat(biases) if biases else None
+    if grids := tuple(part.weight for part in parts if isinstance(part.weight, Grid)):
+        return GridLinear(join_grids(grids), bias)
+    weight = torch.cat([part.weight for part in parts if isinstance(part.weight, Tensor)])
     outputs, inputs = weight.shape
     joined = nn.Linear(inputs, outputs, bias=bool(biases), device="meta")
     joined.weight = nn.Parameter(weight, requires_grad=False)
-    if biases:
-        joined.bias = nn.Parameter(torch.cat(biases), requires_grad=False)
+    if bias is not None:
+        joined.bias = nn.Parameter(bias, requires_grad=False)
     return joined

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -92,13 +92,17 @@ def check_config(config: Any, context_tokens_max: int) -> None:  # noqa: ANN401
         )
 
 
-def fingerprint(model_dir: Path, dtype: str) -> str:
+def fingerprint(model_dir: Path, dtype: str, weights: Sequence[str] = ("*.safetensors",)) -> str:
     """Return a digest of the model's configuration, tokenizer, weights and number type.
 
     Of every tensor some bytes are read, at places that depend on its size alone: all of a small
     one. So a model whose weights were trained on or merged has another digest wherever that was,
     and gigabytes are compared in milliseconds; a few numbers changed by hand may be missed.
 
+    Args:
+        model_dir: where its files are.
+        dtype: the number type, with what else distinguishes what is computed.
+        weights: patterns of the files that hold its weights, all of them in safetensors' format.
     Raises: ConfigError: a file of weights has no safetensors header, or one that names places
         outside of it.
     """
@@ -106,7 +110,7 @@ def fingerprint(model_dir: Path, dtype: str) -> str:
     for path in sorted(model_dir.glob("*.json")):
         content = path.read_bytes()
         digest.update(f"{path.name}:{len(content)}:".encode() + content)
-    for path in sorted(model_dir.glob("*.safetensors")):
+    for path in sorted(path for pattern in weights for path in model_dir.glob(pattern)):
         digest.update(f"{path.name}:{path.stat().st_size}:".encode())
         with path.open("rb") as file:
             for part in _samples(path, file):

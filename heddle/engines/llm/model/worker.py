@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from transformers import AttentionInterface
 
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON
 from heddle.engines.llm.attention.compiled_kernel import (
@@ -23,7 +22,6 @@ from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import (
     ATTENTION_NAME,
     AttentionContext,
-    attend_rows,
 )
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import LibraryRotation, PairRotation
@@ -45,8 +43,6 @@ from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.page_store import KvBlock, KvShape, PageStore
 from heddle.kv.rows import runs_of
-
-AttentionInterface.register(ATTENTION_NAME, attend_rows)
 
 
 class WorkerClock:

@@ -8,10 +8,8 @@ from torch import Tensor, nn
 from heddle.engines.llm.attention.quantized_kernel import (
     QuantizedKernel,
     QuantizedProduct,
-    Rounding,
     Unpacking,
 )
-from heddle.engines.llm.quantized.grid import GROUP
 from heddle.engines.llm.quantized.panels import SIDE_BY_SIDE, Panels
 
 WHOLE_ROWS_MAX: Final = 16  # that are multiplied by whole numbers: QUANTIZED_ROWS of `quantized.h`
@@ -23,10 +21,8 @@ SCRATCH_OF_INPUT: Final = 2 * 32  # bytes: a pair of panels in bfloat16; rows on
 class QuantizedLinear(nn.Module):
     """A linear layer with weights on a grid of 8 bits.
 
-    Up to 16 rows are brought onto a grid as well, and multiplied by whole numbers. For more rows
-    weights become numbers again, a piece at a time. In float32 rows are rounded to the same grid
-    there, so that what is computed beside a token changes its output by float32's rounding alone;
-    in bfloat16 they stay as they are.
+    Up to 16 rows are brought onto a grid of 15 bits and multiplied by whole numbers. For more rows
+    weights become numbers again, a piece at a time.
 
     Args:
         panels: the weights.
@@ -75,11 +71,7 @@ class QuantizedLinear(nn.Module):
 
     def _multiply_by_torch(self, rows: Tensor, out: Tensor) -> None:
         """Compute in float32. Shapes: rows [n, in]; out [n, out]. Mutates: out."""
-        rounded, threads = torch.empty_like(rows), torch.get_num_threads()
-        groups = rows.numel() // GROUP
-        self._kernel.round(
-            Rounding(rows=rows.data_ptr(), out=rounded.data_ptr(), groups=groups), threads
-        )
+        threads = torch.get_num_threads()
         panels = self.panels.data
         at_once = max(1, UNPACKED_NUMBERS // (self._inputs * SIDE_BY_SIDE))
         numbers = torch.empty(min(at_once, len(panels)) * self._inputs * SIDE_BY_SIDE)
@@ -97,7 +89,7 @@ class QuantizedLinear(nn.Module):
             first, width = start * SIDE_BY_SIDE, len(part) * SIDE_BY_SIDE
             weight = numbers[: self._inputs * width].view(self._inputs, width)
             product = out[:, first : first + width]
-            torch.mm(rounded, weight[:, : product.shape[1]], out=product)
+            torch.mm(rows, weight[:, : product.shape[1]], out=product)
         if self.bias is not None:
             out.add_(self.bias)
 

@@ -16,6 +16,7 @@ from heddle.engines.llm.quantized.quantized_linear import (
     QuantizedLinear,
 )
 
+CODE_MOST = 127 * 128
 OWN = ()
 AVX2 = ("-march=haswell",)
 PORTABLE = ("-march=x86-64", "-Wno-psabi")
@@ -45,12 +46,12 @@ def cpu_flags():
 
 
 def on_grid(rows):
-    """Return rows rounded as the kernel rounds them: a scale for each 32. Shapes: [n, in]."""
+    """Return rows as the kernel rounds them, 15 bits and a scale for each 32. Shapes: [n, in]."""
     groups = rows.reshape(len(rows), rows.shape[1] // GROUP, GROUP)
     most = np.abs(groups).max(axis=-1, keepdims=True)
-    inverse = np.divide(np.float32(127), most, out=np.zeros_like(most), where=most > 0)
+    inverse = np.divide(np.float32(CODE_MOST), most, out=np.zeros_like(most), where=most > 0)
     codes = np.rint(groups.astype(np.float64) * inverse)
-    return (codes * (most / np.float32(127))).reshape(rows.shape)
+    return (codes * (most / np.float32(CODE_MOST))).reshape(rows.shape)
 
 
 def product_of(rows, grid, bias, *, is_rounded):
@@ -78,7 +79,7 @@ def test_float32_is_numpy_s_product_of_both_grids(flags, inputs, outputs, bias):
     grid, biases, layer = layer_of(inputs, outputs, torch.float32, flags, bias=bias)
     for count in COUNTS:
         rows = torch.randn(1, count, inputs) * torch.rand(count, 1)
-        expected = product_of(rows[0], grid, biases, is_rounded=True)
+        expected = product_of(rows[0], grid, biases, is_rounded=count <= WHOLE_ROWS_MAX)
         np.testing.assert_allclose(layer(rows)[0].numpy(), expected, rtol=2e-5, atol=2e-5)
 
 
