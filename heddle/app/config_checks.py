@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Protocol
 
 from heddle.app.replicas import replicas_of, roles_of
+from heddle.core.dtypes import INT8
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
@@ -20,6 +21,10 @@ class Checked(Protocol):
     def index(self) -> object: ...
     @property
     def speculate(self) -> str: ...
+    @property
+    def weights(self) -> str: ...
+    @property
+    def device(self) -> str: ...
     @property
     def shards(self) -> int: ...
     @property
@@ -85,6 +90,7 @@ def check_together(config: Checked) -> None:
     _check_optimizations(config)
     _check_replicas(config)
     _check_llm_lanes(config)
+    _check_weights(config)
     _check_memory(config)
     _check_nodes(config)
 
@@ -112,6 +118,14 @@ def _check_nodes(config: Checked) -> None:
         raise ConfigError(
             f"{field}: an LLM lane on another node can't follow a corpus directory (SQLite), so it "
             "can't reuse chunks' KV: set kv_reuse_memory_bytes to 0, or optimizations to exact"
+        )
+
+
+def _check_weights(config: Checked) -> None:
+    if config.weights == INT8 and config.device == "cuda":
+        raise ConfigError(
+            "weights is 'int8', which is for CPUs, and device is 'cuda': set device to cpu, or "
+            "weights to full"
         )
 
 

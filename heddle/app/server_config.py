@@ -43,6 +43,7 @@ Admission = Literal["predicted", "windve"]
 Dtype = Literal["auto", "float32", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda"]
 AttentionName = Literal["auto", "torch", "triton", "compiled"]
+Weights = Literal["full", "int8"]
 KvReuseEncoding = Literal["bf16", "int8"]
 AnswerCaching = Literal["off", "exact", "similar"]
 Batching = Literal[
@@ -160,6 +161,14 @@ class ServerConfig:
         "kernel that computes the LLM's attention",
         details="triton needs an NVIDIA GPU; compiled is C code, compiled on this machine for "
         "its CPU; auto = the fastest that runs here",
+        group=MODEL,
+    )
+    weights: Weights = setting(
+        "full",
+        "numbers that the LLM's weights are kept in",
+        details="int8 = 8 bits on a grid for each 32 of them, on a CPU: about half the memory, and "
+        "faster where few texts are written at once; answers may differ a little; full = numbers "
+        "of the type that dtype names",
         group=MODEL,
     )
     embedding_lanes: str = setting(

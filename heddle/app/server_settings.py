@@ -20,6 +20,7 @@ from heddle.app.server_config import (
     OnPassFailure,
     Rerank,
     Speculate,
+    Weights,
 )
 from heddle.core.kv_reuse import KvReuse
 from heddle.core.tasks import Optimizations
@@ -43,6 +44,7 @@ class ServerSettings(TypedDict, total=False):
     dtype: Dtype
     device: Device
     attention: AttentionName
+    weights: Weights
     embedding_lanes: str
     embedding_admission: Admission
     embedding_slo_s: float | None

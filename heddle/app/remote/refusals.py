@@ -18,6 +18,7 @@ OF_OWN_LLM: Final = (
     "speculate",
     "llm_lanes",
     "attention",
+    "weights",
     "kv_cache_bytes",
     "kv_reuse_disk_bytes",
     "context_tokens_max",

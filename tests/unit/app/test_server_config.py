@@ -37,6 +37,8 @@ OUT_OF_RANGE: dict[str, list[object]] = {
         ({"batching": "fifo"}, "batching must be one of .*topology_aware"),
         ({"generator": None}, "a generator, an index, or both"),
         ({"dtype": "float17"}, "dtype must be one of auto, float32, bfloat16, got 'float17'"),
+        ({"weights": "int4"}, "weights must be one of full, int8, got 'int4'"),
+        ({"weights": "int8", "device": "cuda"}, "weights is 'int8', which is for CPUs"),
         ({"device": "gpu"}, "device must be one of auto, cpu, cuda, got 'gpu'"),
         ({"optimizations": "approx"}, "optimizations must be one of off, exact, approx"),
         ({"max_num_seqs": 0}, "max_num_seqs must be an integer of at least 1"),

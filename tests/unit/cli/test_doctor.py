@@ -177,6 +177,12 @@ def test_the_c_compiler_is_told(
     assert f"attention  {attention}" in found
 
 
+def test_weights_of_8_bits_miss_a_compiler(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(doctor, "c_compiler", lambda: None)
+    found = told(capsys, "--model", model, "--weights", "int8", code=1)
+    assert "install gcc or clang, or leave --weights out" in found
+
+
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     unbound = MachineFacts((0,), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ())
     monkeypatch.setattr(doctor, "read_machine", lambda: unbound)

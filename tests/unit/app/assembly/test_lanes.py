@@ -72,6 +72,7 @@ def test_nothing_of_a_graph_lies_on_a_gpu_unless_that_is_asked_for(model: Path):
         ({}, machine(frozenset({"amx_bf16"})), False),
         ({"dtype": "float32"}, machine(frozenset({"amx_bf16"})), True),
         ({"dtype": "bfloat16"}, machine(), False),
+        ({"weights": "int8"}, machine(), False),
     ],
 )
 def test_weights_are_packed_for_float32_on_the_cpu(
@@ -82,6 +83,7 @@ def test_weights_are_packed_for_float32_on_the_cpu(
     (lane,) = lane_specs(plan)
     assert plan.placement.packs_weights == packs
     assert lane.engines[0].settings.packs_weights == packs
+    assert lane.engines[0].settings.weights == config.weights
 
 
 def test_llm_lanes_with_roles_divide_the_cores(model: Path):

@@ -151,6 +151,13 @@ def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
     assert alone.record()["llm_lanes"] == []
 
 
+def test_weights_of_8_bits_are_planned_for_and_named(model: Path):
+    full, int8 = planned(generator=model), planned(generator=model, weights="int8")
+    assert next(int8.lines()).endswith("of weights, kept as int8, lanes llm (both)")
+    assert int8.generator.fingerprint != full.generator.fingerprint
+    assert 3 * int8.generator.loaded_bytes_max <= full.generator.loaded_bytes_max
+
+
 def test_a_recall_in_words(encoder: Path):
     plan = planned(
         generator=None,

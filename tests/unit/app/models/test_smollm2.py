@@ -137,13 +137,17 @@ def test_it_is_converted_once_and_whole(gguf, monkeypatch: pytest.MonkeyPatch, t
         "model.safetensors",
         "tokenizer.json",
         "tokenizer_config.json",
+        "weights.grid",
     }
     del gguf.GGUFReader
     assert model_directory("smollm2") == directory
     assert [path.name for path in (tmp_path / "models").iterdir()] == ["smollm2-0.1.2"]
     (directory / "heddle_prompts.json").unlink()  # as an earlier version made it
+    gguf.GGUFReader = whole
+    (directory / "weights.grid").unlink()
     [answer] = prompts_of(model_directory("smollm2")).values()
     assert answer.stop == ("\n",)
+    assert (directory / "weights.grid").exists()
 
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
