@@ -10,6 +10,7 @@ from typing import Final
 from benchmarks.support.engine_driver import EngineDriver
 from heddle.app.models.model_source import model_directory
 from heddle.app.models.smollm2 import SMOLLM2
+from heddle.core.dtypes import WHOLE
 from heddle.core.kv_reuse import KvReuse
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
@@ -150,10 +151,14 @@ class Prompts:
 class ReusingModel:
     """An engine in this process, its chunk KV in a folder, and the prompts it is asked with."""
 
-    def __init__(self, prompts: Prompts, folder: Path) -> None:
+    def __init__(
+        self, prompts: Prompts, folder: Path, weights: str = WHOLE, dtype: str = "auto"
+    ) -> None:
         self._prompts = prompts
         settings = LlmSettings(
             prompts.directory,
+            dtype=dtype,
+            weights=weights,
             max_num_seqs=SEQUENCES_MAX,
             max_num_batched_tokens=2048,
             kv_bytes=2 << 30,

@@ -40,6 +40,7 @@ OWN_OPTIONS: Final = (
     "bar",
     "device",
     "dtype",
+    "against",
     "tier",
     "store",
     "calibration",
@@ -66,6 +67,9 @@ def add_arguments(parser: CommandParser) -> None:
     own.add_argument("--questions", type=int, metavar="N", help="questions of each data set")
     own.add_argument("--device", metavar="cpu|cuda", help="device to compute on")
     own.add_argument("--dtype", metavar="float32|bfloat16", help="number type to compute in")
+    own.add_argument(
+        "--against", metavar="NAME[,NAME]", help="of model-speed: transformers, llama.cpp, or both"
+    )
     own.add_argument("--tier", metavar="host|disk", help="tier of stored KV; default: both")
     own.add_argument("--store", metavar="sqlite,postgres", help="stores of a corpus to compare")
     own.add_argument(

