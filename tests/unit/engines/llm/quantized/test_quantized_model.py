@@ -8,11 +8,13 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 
+from benchmarks.llm_parity import LENGTHS, MODES, Serving, serve
 from heddle.core.commands import Admit
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Done
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.results import Generated
 from heddle.core.tasks import Identity, Task
 from heddle.engines.llm.attention.compiled_kernel import FoundKernel, find_row_kernel, has_amx
 from heddle.engines.llm.build import LlmSettings, build_engine
@@ -83,12 +85,19 @@ def written(engine, token_ids):
 
 
 @torch.no_grad()
-def expected(family, token_ids, **overrides):
-    """Return what transformers writes with the same grids, number by number."""
+def oracle(family, **overrides):
+    """Return transformers' model with the same grids, multiplied number by number."""
     model = tiny_model(family, **overrides)
     embedding = model.model.embed_tokens.weight
     embedding.copy_(round_to_grid(embedding, "embedding").values())
     put_on_grids(model, {}, frozenset(["lm_head"]) if overrides else frozenset())
+    return model
+
+
+@torch.no_grad()
+def expected(family, token_ids, **overrides):
+    """Return the tokens that the oracle writes, each the likeliest."""
+    model = oracle(family, **overrides)
     ids = list(token_ids)
     for _ in range(TOKENS):
         ids.append(int(model(torch.tensor([ids])).logits[0, -1].argmax()))
@@ -102,6 +111,33 @@ def test_a_model_writes_what_its_grids_say(saved, family):
         token_ids = prompt(length, 0)
         assert written(engine, token_ids) == expected(family, token_ids)
     engine.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_batches_chunks_preemption_and_handing_over_change_no_token(saved, mode):
+    directory, exact = saved("llama"), oracle("llama")
+    model = load_quantized(directory, gate.load_config(directory), torch.float32, CPU)
+    prompts = [prompt(length, length) for length in LENGTHS]
+    for served in serve(model, prompts, mode):
+        assert served.tokens_equal(exact)
+        assert served.rel_diff(exact) < 1e-3  # rows on their grid of 15 bits
+
+
+def test_drafts_change_no_token(saved):
+    directory = saved("llama")
+    model = load_quantized(directory, gate.load_config(directory), torch.float32, CPU)
+    token_ids = prompt(17, 3)
+    [plain] = serve(model, [token_ids], "alone")
+    serving = Serving(model)
+    serving.prefill(0, token_ids)
+    serving.decode(0, token_ids, draft=(*plain.token_ids[:4], 7, 8))
+    accepted = 0
+    while serving.engine.has_work:
+        for event in serving.engine.step(0.0, float("inf")).events:
+            if isinstance(event, Done) and isinstance(event.result, Generated):
+                accepted = event.result.accepted
+                assert event.result.token_ids == plain.token_ids
+    assert accepted >= 4
 
 
 def test_a_head_that_is_tied_reads_the_embedding_s_panels(saved):
