@@ -56,7 +56,8 @@ def llama_cpp(model: str, threads: int) -> Iterator[LlamaCpp]:
         raise InputError(f"--against llama.cpp takes --model {SMOLLM2}, which has a GGUF file")
     if importlib.util.find_spec(PACKAGE) is None:
         raise InputError(f"--against llama.cpp needs the package llama-cpp-python: {INSTALL}")
-    builds, crashed = os.environ.get(BUILDS, "").split(os.pathsep), []
+    builds = os.environ.get(BUILDS, "").split(os.pathsep)
+    crashed: list[str] = []
     path = _q8_file(builds[-1])
     for build in builds:
         process = _started(build, str(path), str(threads))

@@ -141,7 +141,7 @@ def write_llama(reader: "GGUFReader", directory: Path) -> None:
 
 def write_grid(reader: "GGUFReader", directory: Path) -> None:
     """Write the grid of each tensor of such a file that has one of 8 bits or less."""
-    config, grids = _config(reader), {}
+    config, grids = _config(reader), dict[str, GridArrays]()
     for tensor in reader.tensors:
         name, heads = _named(tensor.name, config)
         grid = gguf_grid(tensor.data, getattr(tensor.tensor_type, "name", ""))

@@ -34,7 +34,7 @@ def write_grid_file(directory: Path, grids: Mapping[str, GridArrays]) -> None:
     """
     from safetensors.numpy import save_file
 
-    tensors = {}
+    tensors: dict[str, NDArray[np.generic]] = {}
     for name, grid in grids.items():
         parts = zip((CODES, SCALES, LOWS), grid, strict=True)
         tensors |= {name + part: np.ascontiguousarray(array) for part, array in parts}

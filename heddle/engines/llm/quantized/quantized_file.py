@@ -122,12 +122,10 @@ def _parts(
     put_on_grids(model, own, frozenset([HEAD] if is_tied else []))
     if is_fused:
         fuse_layers(model)
-    embedding = model.get_submodule(EMBEDDING)
     rest = dict(model.named_parameters())
     weight = rest.pop(f"{EMBEDDING}.weight")
     rest.pop(f"{HEAD}.weight", None)
     yield _panels(EMBEDDING, own.get(EMBEDDING) or round_to_grid(weight, EMBEDDING))
-    del embedding, weight
     for name, module in model.named_modules():
         if isinstance(module, GridLinear):
             yield _panels(name, module.grid)

@@ -48,7 +48,8 @@ def write_weights(path: Path, parts: Iterable[Part]) -> None:
     Raises: OSError: there is no room for it.
     """
     ordered = sorted(parts, key=lambda part: part.size % LINE > 0)
-    header, start = {}, 0
+    header: dict[str, object] = {}
+    start = 0
     for part in ordered:
         offsets = [start, start + part.size]
         named = {"dtype": NAMES[part.dtype], "shape": part.shape, "data_offsets": offsets}
