@@ -197,6 +197,20 @@ def test_a_server_primes_beside_its_requests(own: Path, model: Path):
     assert told[-1].seconds_left == 0.0
 
 
+def test_kv_of_weights_of_8_bits_is_kept_apart(own: Path, model: Path):
+    def reused(weights: str) -> list[FusedKv]:
+        with serve(model, own, kv_reuse=FUSIONRAG, reprime=False, weights=weights) as server:
+            app = server.app("oneshot")
+            return [app.invoke(QUESTION).receipt.kv_reuse[0] for _ in range(2)]
+
+    first, again = reused("int8")
+    assert first.chunks["miss"] == 5
+    assert "miss" not in again.chunks
+    assert len(records(own)[ChunkVariant.RAW]) == 5
+    assert reused("full")[0].chunks["miss"] == 5
+    assert len(records(own)[ChunkVariant.RAW]) == 10
+
+
 def test_what_public_documents_were_primed_with_is_every_tenant_s(own: Path, model: Path):
     with serve(model, own, kv_reuse=FUSIONRAG) as server:
         server.prime(NEIGHBOURS)
