@@ -44,7 +44,7 @@ from benchmarks.support.score_file import Score, ScoreFile
 from heddle.app.models.model_source import READER
 from heddle.cli.progress import ProgressLines
 from heddle.core.errors import InputError
-from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, PrimedWith, QuestionPass, ReusePolicy
 from heddle.core.passages import Passage
 from heddle.engines.llm.model import gate as model_gate
 from heddle.evals.catalogue import READER_NOTES, load_dataset
@@ -89,7 +89,18 @@ class Cell:
     @property
     def reuse(self) -> KvReuse:
         """What its requests ask for."""
-        return KvReuse(self.policy, self.ratio, primed=self.top_n > 0, question=self.question)
+        return KvReuse(
+            self.policy,
+            self.ratio,
+            primed=self.top_n > 0,
+            question=self.question,
+            primed_with=self.primed_with,
+        )
+
+    @property
+    def primed_with(self) -> PrimedWith:
+        """Which neighbours its KV is primed with."""
+        return PrimedWith.NEAREST if self.nearest_only else PrimedWith.PRECEDING
 
 
 FULL: Final = Cell(ReusePolicy.FULL)
@@ -350,7 +361,8 @@ def _table(
                 neighbours = {
                     p: near.of(p, top_n, nearest_only=nearest_only) for p in shown_passages(asked)
                 }
-                _answer(model, left_of, neighbours, scores)
+                primed_with = next(iter(left_of)).primed_with
+                _answer(model, left_of, neighbours, primed_with, scores)
     found = {
         cell: tuple(scores.of(cell.name)[question.id] for question in asked.questions)
         for cell in cells
@@ -362,11 +374,12 @@ def _answer(
     model: ReusingModel,
     left: Mapping[Cell, Sequence[EvalQuestion]],
     neighbours: Mapping[Passage, Sequence[Passage]],
+    primed_with: PrimedWith,
     scores: ScoreFile,
 ) -> None:
     """Answer questions in cells. Mutates: `scores` gets one for each; the model's primed KV."""
     with ProgressLines() as progress:
-        for done, total in model.prime(neighbours):
+        for done, total in model.prime(neighbours, primed_with):
             progress.update("priming", done, total)
         for cell, questions in left.items():
             for done, reply in enumerate(model.replies(questions, cell.reuse), start=1):

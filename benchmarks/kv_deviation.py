@@ -29,7 +29,7 @@ from benchmarks.support.reusing_model import PromptKv, Prompts, ReusingModel
 from heddle.app.models.model_source import READER
 from heddle.cli.progress import ProgressLines
 from heddle.core.errors import InputError
-from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, ReusePolicy
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, PrimedWith, ReusePolicy
 from heddle.evals.catalogue import READER_NOTES, load_dataset
 from heddle.evals.dataset import Dataset
 from heddle.evals.metrics.bootstrap import estimate_mean
@@ -101,7 +101,9 @@ def run(
     with tempfile.TemporaryDirectory() as folder, ProgressLines() as progress:
         reusing = ReusingModel(prompts, Path(folder))
         try:
-            for done, count in reusing.prime({p: near.of(p, TOP_N) for p in passages}):
+            for done, count in reusing.prime(
+                {p: near.of(p, TOP_N) for p in passages}, PrimedWith.PRECEDING
+            ):
                 progress.update("priming", done, count)
             for done, question in enumerate(asked.questions, start=1):
                 found.append(_measure(reusing, question))

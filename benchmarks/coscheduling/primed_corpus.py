@@ -22,10 +22,17 @@ from heddle.app.batch import Patience, submit_patiently
 from heddle.app.models.model_source import model_directory
 from heddle.app.priming.chunk_kv_disk import bytes_held, chunk_kv_directory
 from heddle.app.priming.plan import hits_wanted
-from heddle.app.priming.request import PATIENCE_S, ChunkToPrime, primed_by, priming_workflow
+from heddle.app.priming.request import (
+    PATIENCE_S,
+    ChunkToPrime,
+    NeighboursWanted,
+    primed_by,
+    priming_workflow,
+)
 from heddle.app.server import Server
 from heddle.core.cache import read_json, write_json
 from heddle.core.errors import InputError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.handle import Handle
 
@@ -131,7 +138,8 @@ def _fill(directory: Path, questions: Sequence[str], chunks_max: int) -> int:
         chunk_ids = [chunk_id for chunk_id, _ in counts.most_common(chunks_max)]
         print(f"{len(questions)} questions retrieve {len(counts)} chunks", flush=True)
         assert server.store is not None, "it has a corpus"
-        server.store.chunk_kv.set_primed_with(server.generator.name, NEIGHBOURS)
+        name = server.generator.name
+        server.store.chunk_kv.set_neighbours_max(name, PrimedWith.PRECEDING, NEIGHBOURS)
         for neighbours in (0, NEIGHBOURS):
             _prime(server, store, chunk_ids, neighbours)
     return len(chunk_ids)
@@ -140,7 +148,7 @@ def _fill(directory: Path, questions: Sequence[str], chunks_max: int) -> int:
 def _prime(server: Server, store: CorpusStore, chunk_ids: Sequence[int], neighbours: int) -> None:
     """Have the raw KV of chunks stored, or with neighbours the primed one."""
     hits = hits_wanted(store.vector_count, store.vector_count, NEIGHBOURS)
-    workflow = priming_workflow(neighbours, hits)
+    workflow = priming_workflow(NeighboursWanted(neighbours), hits)
     in_flight: deque[Handle] = deque()
     reported_s = time.monotonic()
     for number, chunk_id in enumerate(chunk_ids):

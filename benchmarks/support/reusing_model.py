@@ -8,10 +8,16 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.support.engine_driver import EngineDriver
+from heddle.app.models.adapted import MULTIHOP
 from heddle.app.models.model_source import model_directory
-from heddle.app.models.smollm2 import SMOLLM2
+from heddle.app.models.smollm2 import (
+    AFTER_QUESTION,
+    BEFORE_PASSAGES,
+    BEFORE_QUESTION,
+    SMOLLM2,
+)
 from heddle.core.dtypes import WHOLE
-from heddle.core.kv_reuse import KvReuse
+from heddle.core.kv_reuse import KvReuse, PrimedWith
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
     DecodePayload,
@@ -86,6 +92,9 @@ Answer: yes
     has_chat_frame=False,
     stop=("\n",),
 )
+# The multi-hop adapter was trained with SmolLM2's own prompt, word for word.
+TRAINED: Final = PromptForm(BEFORE_PASSAGES, BEFORE_QUESTION, AFTER_QUESTION, stop=("\n",))
+FORMS: Final = {SMOLLM2: EXAMPLES, MULTIHOP: TRAINED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,7 @@ class Prompts:
         """Return the prompts of a model; `model` as `--model` of other commands."""
         directory = model_directory(model)
         tokenizer = PromptTokenizer.from_directory(directory)
-        return cls(directory, tokenizer, EXAMPLES if model == SMOLLM2 else PRESET)
+        return cls(directory, tokenizer, FORMS.get(model, PRESET))
 
     def of_question(self, question: EvalQuestion) -> tuple[Segment, ...]:
         """Return the prompt of a question and its passages."""
@@ -174,20 +183,45 @@ class ReusingModel:
         """End the engine's threads."""
         self._engine.close()
 
-    def prime(self, neighbours: Mapping[Passage, Sequence[Passage]]) -> Iterator[tuple[int, int]]:
+    def prime(
+        self, neighbours: Mapping[Passage, Sequence[Passage]], primed_with: PrimedWith
+    ) -> Iterator[tuple[int, int]]:
         """Store the KV of every passage, alone and on top of its neighbours', and theirs alone.
+
+        `primed_with` says which neighbours they are: what requests ask for it by.
 
         Yields: after each step, how many are done, and how many there are.
         """
-        alone = {p.chunk_id: (p,) for near in neighbours.values() for p in near}
-        alone |= {passage.chunk_id: (passage,) for passage in neighbours}
-        primed = [(*reversed(near), passage) for passage, near in neighbours.items() if near]
-        done, total = 0, len(alone) + len(primed)
-        for shown in (alone.values(), primed):
-            payloads = (PrimePayload(self._prompts.of_passages(passages)) for passages in shown)
-            for ended in self._prime(payloads):
+        stages = stages_of(neighbours)
+        done, total = 0, sum(map(len, stages))
+        for shown in stages:
+            for ended in self.store(shown, primed_with):
                 done += ended
                 yield done, total
+
+    def store(
+        self,
+        shown: Iterable[Sequence[Passage]],
+        primed_with: PrimedWith,
+        at_once: int = IN_FLIGHT_MAX,
+    ) -> Iterator[int]:
+        """Store the KV of the last of some passages on top of the others', again and again.
+
+        Yields: after each step, how many more are done.
+        """
+        payloads = (
+            PrimePayload(self._prompts.of_passages(passages), primed_with=primed_with)
+            for passages in shown
+        )
+        open_tasks: set[int] = set()
+        while True:
+            for payload in islice(payloads, at_once - len(open_tasks)):
+                open_tasks.add(self._driver.send(PrimitiveKind.PRIMING, payload))
+            if not open_tasks:
+                return
+            ended = {done for done, _ in self._driver.step()}
+            open_tasks -= ended
+            yield len(ended)
 
     def replies(self, questions: Iterable[EvalQuestion], reuse: KvReuse) -> Iterator[Reply]:
         """Answer questions, greedily; give each answer as soon as it is there."""
@@ -233,17 +267,15 @@ class ReusingModel:
         payload = PrefillPayload(self._prompts.of_question(question), reuse=reuse)
         return self._driver.send(PrimitiveKind.PREFILLING, payload, mode)
 
-    def _prime(self, payloads: Iterator[PrimePayload]) -> Iterator[int]:
-        """Store the KV of chunks; after each step yield how many more are done."""
-        open_tasks: set[int] = set()
-        while True:
-            for payload in islice(payloads, IN_FLIGHT_MAX - len(open_tasks)):
-                open_tasks.add(self._driver.send(PrimitiveKind.PRIMING, payload))
-            if not open_tasks:
-                return
-            ended = {done for done, _ in self._driver.step()}
-            open_tasks -= ended
-            yield len(ended)
+
+def stages_of(
+    neighbours: Mapping[Passage, Sequence[Passage]],
+) -> tuple[list[tuple[Passage, ...]], list[tuple[Passage, ...]]]:
+    """Return what passages are shown for their raw KV and then for their primed KV."""
+    alone = {p.chunk_id: (p,) for near in neighbours.values() for p in near}
+    alone |= {passage.chunk_id: (passage,) for passage in neighbours}
+    primed = [(*reversed(near), passage) for passage, near in neighbours.items() if near]
+    return list(alone.values()), primed
 
 
 def _chunk_spans(segments: Sequence[Segment]) -> tuple[tuple[int, int], ...]:

@@ -27,6 +27,7 @@ from heddle.app.observe.server_state import ServerState
 from heddle.app.observe.tally import Tally
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT, prime_chunks
+from heddle.app.priming.request import NeighboursWanted
 from heddle.app.remote.auto_model import without_auto
 from heddle.app.request_options import CheckedEmbedding, EmbeddingOptions, RequestOptions
 from heddle.app.requests.arguments import tenant_name
@@ -43,6 +44,8 @@ from heddle.app.search import SearchOptions, SearchResult, search_request
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import ServerSettings
 from heddle.app.submission import Submission, admit, admit_embedding, compiled_workflow
+from heddle.core.errors import ConfigError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import EnginePort, SteppedEngine
 from heddle.core.results import Vectors
@@ -391,14 +394,15 @@ class Server:
         self,
         neighbours_max: int = NEIGHBOURS_DEFAULT,
         *,
+        primed_with: PrimedWith | str = PrimedWith.PRECEDING,
         on_plan: Callable[[PrimingPlan], None] = lambda _: None,
         on_progress: Callable[[PrimingProgress], None] = lambda _: None,
     ) -> PrimingReport:
         """Compute and store the missing KV of the corpus's chunks, for `kv_reuse`.
 
-        Each chunk gets its raw KV and then its primed one, computed on top of its nearest
-        neighbours' (FusionRAG §3.1), which are of its own tenant and collection. Priming runs
-        beside requests, in the time that they leave. Stopped and called again, it goes on.
+        Each chunk gets its raw KV and then its primed one, computed on top of its neighbours'
+        (FusionRAG §3.1), which are of its own tenant and collection. Priming runs beside requests,
+        in the time that they leave. Stopped and called again, it goes on.
 
         Primed KV stays until a neighbour is changed or deleted, or other chunks come nearer. The
         next call primes such a chunk again. After a change or a deletion, this server or a later
@@ -407,16 +411,24 @@ class Server:
 
         Args:
             neighbours_max: neighbours of each chunk, fewer where more don't fit into the context.
+            primed_with: which neighbours; "preceding": what precedes the chunk in its document,
+                and then the nearest; "nearest": the nearest alone, for requests whose `kv_reuse`
+                has the option `nearest`. The KV of both may lie side by side.
             on_plan: called with the plan, before anything is computed.
             on_progress: called after each chunk.
 
         Raises:
-            ConfigError: the server keeps no chunk KV, or kv_reuse_memory_bytes or
-                kv_reuse_disk_bytes can't hold it.
+            ConfigError: the server keeps no chunk KV, kv_reuse_memory_bytes or kv_reuse_disk_bytes
+                can't hold it, or primed_with is unknown.
             StorageError: the corpus directory can't be written, or its disk is full.
             EngineError: the disk refused on the way; KV that is stored already stays.
         """
-        return prime_chunks(self, neighbours_max, on_plan, on_progress)
+        try:
+            wanted = NeighboursWanted(neighbours_max, PrimedWith(primed_with))
+        except ValueError:
+            known = ", ".join(repr(one.value) for one in PrimedWith)
+            raise ConfigError(f"primed_with is {primed_with!r}; give one of {known}") from None
+        return prime_chunks(self, wanted, on_plan, on_progress)
 
     # -- life ---------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from heddle.cli.workflow_source import (
     drawn_workflow,
     load_connectors,
 )
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.passages import Passage
 from heddle.core.printing.printable import printable_line, printable_text
 from heddle.core.quotations import NOT_FOUND
@@ -213,8 +214,10 @@ def _fused_line(fused: FusedKv) -> str:
     hits = ", ".join(f"{count} {kind}" for kind, count in fused.chunks.items())
     saw = fused.question.value if fused.question is not None else ""
     question = f" (the question {saw}{', ahead' if fused.was_ahead else ''})" if saw else ""
+    is_nearest = fused.primed_with is PrimedWith.NEAREST
+    primed = "primed with the nearest" if is_nearest else "primed"
     return (
-        f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} primed, "
+        f"  chunk KV, {fused.policy} at {fused.ratio:.0%}: {hits}, {fused.chunks_primed} {primed}, "
         f"stored with an error of up to {fused.stored_error:.2%}; "
         f"tokens computed anew {fused.tokens_recomputed}, read from shared pages "
         f"{fused.tokens_shared}, in the pool already {fused.tokens_from_device}, from disk "

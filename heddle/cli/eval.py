@@ -419,6 +419,7 @@ def _record(
             "method": config.kv_reuse.policy.value,
             "ratio": config.kv_reuse.ratio,
             "primed": config.kv_reuse.primed,
+            "primed_with": config.kv_reuse.primed_with.value,
             "model": str(config.generator),
             "judge": options.judge,
         },

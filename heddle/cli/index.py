@@ -19,6 +19,7 @@ from heddle.cli.config_options import MODEL_FIELDS, REUSE_STORE_FIELDS, add_conf
 from heddle.cli.progress import ProgressLines
 from heddle.cli.start_server import start_server
 from heddle.core.errors import ConfigError
+from heddle.core.kv_reuse import KvReuse, PrimedWith, ReusePolicy
 from heddle.core.printing.printable import printable_line
 from heddle.core.tasks import Optimizations
 from heddle.corpus.file_discovery import FileNote
@@ -88,9 +89,14 @@ def add_arguments(parser: CommandParser) -> None:
     )
     parser.add_argument(
         "--prime",
-        action="store_true",
-        help="precompute every chunk's KV with --model, so that --kv-reuse can use it; chunks "
-        "already on disk are skipped",
+        nargs="?",
+        choices=tuple(one.value for one in PrimedWith),
+        const=PrimedWith.PRECEDING.value,
+        metavar="|".join(one.value for one in PrimedWith),
+        help="precompute every chunk's KV with --model, so that --kv-reuse can use it: after what "
+        "precedes the chunk in its document and the chunks nearest to it (preceding, the default), "
+        "or after the nearest alone (nearest, FusionRAG's own form; --kv-reuse with the option "
+        "nearest uses it); chunks already on disk are skipped",
     )
     parser.add_argument(
         "--prime-neighbours",
@@ -125,7 +131,8 @@ def run(options: argparse.Namespace) -> int:
     )
     code = print_report(report, options.into)
     if options.prime and report.vectors:
-        _print_priming(_prime(options), options.into)
+        primed_with = PrimedWith(options.prime)
+        _print_priming(_prime(options, primed_with), options.into, primed_with)
     return code
 
 
@@ -181,7 +188,7 @@ def delete_shown(place: CorpusPlace, ids: Sequence[str], tenant: str) -> int:
     return 1 if missing else 0
 
 
-def _prime(options: argparse.Namespace) -> PrimingReport:
+def _prime(options: argparse.Namespace, primed_with: PrimedWith) -> PrimingReport:
     os.nice(NICENESS)
     config = server_config(
         options,
@@ -202,7 +209,12 @@ def _prime(options: argparse.Namespace) -> PrimingReport:
             name = f"computing {state.stage.value} KV"
             progress.update(name, state.chunks_done, state.chunks_total, _pace(state))
 
-        return server.prime(options.prime_neighbours, on_plan=on_plan, on_progress=on_progress)
+        return server.prime(
+            options.prime_neighbours,
+            primed_with=primed_with,
+            on_plan=on_plan,
+            on_progress=on_progress,
+        )
 
 
 def _pace(state: PrimingProgress) -> str:
@@ -211,14 +223,15 @@ def _pace(state: PrimingProgress) -> str:
     return f"{state.chunks_per_s:.1f} chunks/s, about {state.seconds_left:.0f} s left"
 
 
-def _print_priming(report: PrimingReport, place: CorpusPlace) -> None:
+def _print_priming(report: PrimingReport, place: CorpusPlace, primed_with: PrimedWith) -> None:
     counts = ", ".join(
         f"{report.computed[stage]} {stage.value} computed now" for stage in PrimingStage
     )
     print(f"chunk KV of {report.plan.chunks} chunks: {counts}, in {report.seconds:.0f} s")
     if report.too_long:
         print(f"longer than the model's context, without KV: {report.too_long}", file=sys.stderr)
-    print(f'use it:  heddle ask {place} "your question" --kv-reuse fusionrag')
+    reuse = KvReuse(ReusePolicy.FUSIONRAG, primed_with=primed_with)
+    print(f'use it:  heddle ask {place} "your question" --kv-reuse {reuse}')
 
 
 def print_report(report: IndexReport, place: CorpusPlace) -> int:

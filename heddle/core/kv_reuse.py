@@ -26,6 +26,13 @@ class QuestionPass(Enum):
     WITH_CONTEXT = "with_context"  # the reused chunks
 
 
+class PrimedWith(Enum):
+    """Which chunks a chunk's KV is computed on top of, ahead of questions."""
+
+    PRECEDING = "preceding"  # what precedes it in its document, and then the nearest (ADR 20)
+    NEAREST = "nearest"  # the nearest alone (FusionRAG §3.1)
+
+
 AUTO: Final = "auto"
 RATIO_DEFAULT: Final = 0.15
 
@@ -38,8 +45,8 @@ class KvReuse:
     request: the largest with which it meets its deadline, by the cost model; 0.15 without one.
 
     Args:
-        primed: prefers KV that has seen what precedes the chunk, and its nearest neighbours
-            (FusionRAG §3.1, ADR 20).
+        primed: prefers KV that has seen other chunks of the corpus.
+        primed_with: which ones; KV that was primed with others is never taken in its place.
         question: what the question sees in FusionRAG's pass that selects.
         legacy_mask: CacheBlend as its first repository computes it, for comparison only: question
             tokens compete with the chunks', and the selected tokens see what lies behind them.
@@ -52,6 +59,7 @@ class KvReuse:
     primed: bool = True
     question: QuestionPass = QuestionPass.ALONE
     legacy_mask: bool = False
+    primed_with: PrimedWith = PrimedWith.PRECEDING
 
     @property
     def asks_alone(self) -> bool:
@@ -80,6 +88,11 @@ class KvReuse:
             raise ConfigError(
                 f"kv_reuse.ratio is {self.ratio!r}; it is a share of tokens, from 0 to 1, or 'auto'"
             )
+        if not self.primed and self.primed_with is not PrimedWith.PRECEDING:
+            raise ConfigError(
+                f"kv_reuse.primed_with {self.primed_with.value!r} says which primed KV to use, and "
+                "raw leaves all of it aside: drop one of the two"
+            )
         if self.legacy_mask and self.policy is not ReusePolicy.CACHEBLEND:
             raise ConfigError(
                 f"kv_reuse.legacy_mask is an option of cacheblend, not of {self.policy.value}"
@@ -95,6 +108,7 @@ class KvReuse:
 FULL_ATTENTION = KvReuse()
 _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "raw": {"primed": False},
+    PrimedWith.NEAREST.value: {"primed_with": PrimedWith.NEAREST},
     QuestionPass.WITH_CONTEXT.value: {"question": QuestionPass.WITH_CONTEXT},
     "legacy_mask": {"legacy_mask": True},
 }
@@ -108,7 +122,7 @@ def kv_reuse_of(value: object) -> KvReuse:
     """Return a KvReuse as it is, or what a text such as "fusionrag,0.15" or "epic,auto,raw" says.
 
     The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False,
-    `with_context` for that question pass.
+    `nearest` for KV primed with the nearest chunks alone, `with_context` for that question pass.
 
     Raises: ConfigError: it is neither, or a part of it is unknown; the message shows the form.
     """

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InternalError
-from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
+from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, PrimedWith
 from heddle.core.prompts.chat_turns import ChatTurn
 from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import EVERYBODYS, SearchScope
@@ -260,12 +260,14 @@ class PrimePayload:
 
     The segments before it are the prompt's prefix and the chunks it is to see, the most important
     last: their stored raw KV is reused. Without such chunks the KV stored is raw itself, else
-    primed. `cache_salt` is the tenant's, as for a prefill. (FusionRAG §3.1, ADR 20)
+    primed. `cache_salt` is the tenant's, as for a prefill. `primed_with` says which chunks they
+    are, and is part of what the KV is found by. (FusionRAG §3.1, ADR 20)
     """
 
     segments: tuple[Segment, ...]
     cache_salt: str = ""
     rows: int = 1
+    primed_with: PrimedWith = PrimedWith.PRECEDING
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.kv_reuse import QuestionPass
+from heddle.core.kv_reuse import PrimedWith, QuestionPass
 from heddle.core.payloads import SequenceKv
 
 
@@ -185,6 +185,7 @@ class FusedKv:
         question: what the question saw in the pass that selects; None = it did not select.
         was_ahead: whether that pass had run before the prompt was known.
         chunks_primed: reused chunks with primed KV.
+        primed_with: which chunks that is to be primed with; None = raw KV was asked for.
         loads_used: reused chunks that were read from disk ahead of the prompt, for it.
         loads_wasted: chunks that were read ahead of it and that it did not use.
         unprimed: ids of chunks that should have had primed KV, and had none.
@@ -207,6 +208,7 @@ class FusedKv:
     question: QuestionPass | None = None
     was_ahead: bool = False
     chunks_primed: int = 0
+    primed_with: PrimedWith | None = None
     loads_used: int = 0
     loads_wasted: int = 0
     unprimed: tuple[int, ...] = ()

@@ -1,14 +1,20 @@
 """What the KV of chunks depends on: how it is primed, and what stands before and beside a chunk."""
 
 from collections.abc import Sequence
+from typing import Final
 
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.passages import Passage
 from heddle.corpus.checks.health import CorpusHealth
 from heddle.corpus.records import VectorBatch
 from heddle.corpus.rows import meta_table, vector_table
 from heddle.corpus.rows.connection import Database
 
-_PRIMED_KEY = "primed with neighbours: "  # and the model's name
+# With the model's name behind them.
+_PRIMED_KEYS: Final = {
+    PrimedWith.PRECEDING: "primed with neighbours: ",
+    PrimedWith.NEAREST: "primed with the nearest: ",
+}
 
 
 class ChunkKvLog:
@@ -25,16 +31,16 @@ class ChunkKvLog:
         self._database = database
         self._health = health
 
-    def primed_with(self, model: str) -> int | None:
-        """Return with how many neighbours a model's KV of the chunks is primed; None: it isn't."""
+    def neighbours_max(self, model: str, primed_with: PrimedWith) -> int | None:
+        """Return how many such neighbours a model's KV of the chunks is primed with; None: none."""
         with self._database.read() as connection:
-            found = meta_table.read(connection, _PRIMED_KEY + model)
+            found = meta_table.read(connection, _PRIMED_KEYS[primed_with] + model)
         return None if found is None else int(found)
 
-    def set_primed_with(self, model: str, neighbours_max: int) -> None:
-        """Say that a model's KV of the chunks is to be primed, with how many neighbours at most."""
+    def set_neighbours_max(self, model: str, primed_with: PrimedWith, count: int) -> None:
+        """Say that a model's KV of the chunks is to be primed, with so many such neighbours."""
         with self._database.write() as connection:
-            meta_table.write(connection, _PRIMED_KEY + model, neighbours_max)
+            meta_table.write(connection, _PRIMED_KEYS[primed_with] + model, count)
 
     def count_owned(self, tenant: str, collection: str) -> int:
         """Return how many searchable chunks a tenant has in a collection."""

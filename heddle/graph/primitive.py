@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.payloads import NO_PAUSE, Pause, Sampling, TextRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.search_scope import Where
@@ -100,13 +101,14 @@ class PrimeConfig:
     """Store the KV of the passage of key `passage`, computed behind a prompt's prefix.
 
     `neighbours_max` of the passages of the keys `near` stand between the two, the first of them
-    next to the passage.
+    next to the passage. `primed_with` says which passages these are.
     """
 
     prefix: str
     passage: str
     near: tuple[str, ...]
     neighbours_max: int
+    primed_with: PrimedWith = PrimedWith.PRECEDING
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
+from heddle.core.kv_reuse import PrimedWith
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant, content_alias, digest_of
 from heddle.kv.token_bytes import token_bytes
 
@@ -95,11 +96,12 @@ class PromptKeys:
         self._canonical.append(paths[-1] if is_own else digest_of(b"path", self._prefix, owned))
         return len(self._chunks) - 1
 
-    def probes(self, index: int, *, primed: bool = False) -> Iterator[Probe]:
+    def probes(self, index: int, *, primed: PrimedWith | None = None) -> Iterator[Probe]:
         """Yield the keys of a chunk, best first: the longest path, then ever shorter ones.
 
-        With `primed`, primed KV comes before any raw KV that isn't exact. The first chunk of a
-        prompt is best asked for raw: right behind the prefix that is lossless.
+        With `primed`, KV primed with such neighbours comes before any raw KV that isn't exact; that
+        of other neighbours has keys of its own. The first chunk of a prompt is best asked for raw:
+        right behind the prefix that is lossless.
         """
         *longer, shortest = self._paths[index]
         behind_prefix = dict.fromkeys((shortest, self._canonical[index]))
@@ -107,9 +109,10 @@ class PromptKeys:
             yield from (Probe(key, HitKind.EXACT) for key in behind_prefix)
         else:
             yield Probe(longer[0], HitKind.EXACT)
-        if primed:
-            yield Probe(self._primed_key(index), HitKind.CANONICAL)
-            yield Probe(content_alias(self._owned[index], ChunkVariant.PRIMED), HitKind.ALIAS)
+        if primed is not None:
+            variant = ChunkVariant.primed_with(primed)
+            yield Probe(self._primed_key(index, variant), HitKind.CANONICAL)
+            yield Probe(content_alias(self._owned[index], variant), HitKind.ALIAS)
         for path in longer[1:]:
             yield Probe(path, HitKind.SUFFIX)
         if index > 0:
@@ -143,14 +146,16 @@ class PromptKeys:
         """
         return self._record(index, self._chunks[index], base, self._chunks, saw_others=True)
 
-    def primed_record(self, index: int, base: int) -> ChunkRecord:
+    def primed_record(
+        self, index: int, base: int, neighbours: PrimedWith = PrimedWith.PRECEDING
+    ) -> ChunkRecord:
         """Name primed KV: the chunks before this one are the neighbours it has attended."""
-        key = self._primed_key(index)
-        variant = ChunkVariant.PRIMED
+        variant = ChunkVariant.primed_with(neighbours)
+        key = self._primed_key(index, variant)
         return self._record(index, key, base, self._owned, variant, saw_others=True)
 
-    def _primed_key(self, index: int) -> bytes:
-        return digest_of(b"primed path", self._canonical[index])
+    def _primed_key(self, index: int, variant: ChunkVariant) -> bytes:
+        return digest_of(variant.value.encode() + b" path", self._canonical[index])
 
     def _record(
         self,

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import Enum
 
+from heddle.core.kv_reuse import PrimedWith
 from heddle.kv.chunk_attention import ChunkAttention
 
 
@@ -11,7 +12,19 @@ class ChunkVariant(Enum):
     """How a chunk's KV was computed."""
 
     RAW = "raw"  # the chunk attended the tokens before it, as in any prefill
-    PRIMED = "primed"  # it attended its nearest neighbours' KV as well (FusionRAG §3.1)
+    # It attended what precedes it in its document and its nearest neighbours as well (ADR 20).
+    PRIMED = "primed"
+    PRIMED_NEAREST = "primed nearest"  # its nearest neighbours alone (FusionRAG §3.1)
+
+    @property
+    def is_primed(self) -> bool:
+        """Whether it was computed ahead of questions, on top of other chunks."""
+        return self is not ChunkVariant.RAW
+
+    @classmethod
+    def primed_with(cls, neighbours: PrimedWith) -> "ChunkVariant":
+        """Return the variant of KV that is primed with such neighbours."""
+        return cls.PRIMED if neighbours is PrimedWith.PRECEDING else cls.PRIMED_NEAREST
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +61,7 @@ class ChunkRecord:
 
 def content_alias(chunk: bytes, variant: ChunkVariant) -> bytes:
     """Return the alias that all entries of a chunk and variant share."""
-    return chunk if variant is ChunkVariant.RAW else digest_of(b"primed", chunk)
+    return digest_of(variant.value.encode(), chunk) if variant.is_primed else chunk
 
 
 def digest_of(*parts: bytes) -> bytes:

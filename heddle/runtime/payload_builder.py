@@ -218,7 +218,7 @@ def _build_priming(
     # The same ids as in any prompt with this prefix; what stands behind a chunk changes nothing.
     # What matters most stands next to the chunk, as in its document.
     segments = tokenizer.encode_prompt((config.prefix, *reversed(neighbours), chunk))[:-1]
-    return PrimePayload(segments, cache_salt=cache_salt)
+    return PrimePayload(segments, cache_salt, primed_with=config.primed_with)
 
 
 def _vectors(store: ObjectStore, key: str) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.payloads import Pause, Sampling
 from heddle.core.search_scope import Where
 from heddle.graph.primitive import SoFar
@@ -232,9 +233,9 @@ class PrimingNode:
     """Compute the KV of a chunk behind a prompt's prefix and its neighbours, and store it.
 
     `passage` is the chunk's slot, `before` that of what precedes it in its document, `vectors` that
-    of its own vector. What precedes it and then the nearest of `topk` chunks, itself and what
-    others own included, become its neighbours, up to `neighbours_max`; without any (0) the KV is
-    raw. (FusionRAG §3.1, ADR 20)
+    of its own vector. What precedes it, unless it is primed with the nearest alone, and then the
+    nearest of `topk` chunks, itself and what others own included, become its neighbours, up to
+    `neighbours_max`; without any (0) the KV is raw. (FusionRAG §3.1, ADR 20)
     """
 
     id: NodeId
@@ -245,12 +246,15 @@ class PrimingNode:
     neighbours_max: int
     topk: int
     output: str
+    primed_with: PrimedWith = PrimedWith.PRECEDING
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The slots with the chunk and, for its neighbours, what precedes it and its vector."""
-        wanted = (self.before, self.vectors) if self.neighbours_max else ()
-        return (self.passage, *wanted)
+        if not self.neighbours_max:
+            return (self.passage,)
+        before = (self.before,) if self.primed_with is PrimedWith.PRECEDING else ()
+        return (self.passage, *before, self.vectors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,16 @@ def test_what_index_primes_is_what_ask_finds(
     assert main([*ask, "--receipt", "--tenant", "north"]) == 0
     assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in capsys.readouterr().out
 
+    ask[-1] = "fusionrag,0.15,nearest"
+    assert main([*ask, "--receipt"]) == 0
+    assert "4 canonical, 0 primed with the nearest" in capsys.readouterr().out
+    assert main([*index, "--prime", "nearest", "--prime-neighbours", str(NEIGHBOURS)]) == 0
+    assert "0 raw computed now, 10 primed computed now" in capsys.readouterr().out
+    for primed_with in ("0.15", "0.15,nearest"):
+        ask[-1] = f"fusionrag,{primed_with}"
+        assert main([*ask, "--receipt"]) == 0
+        assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in capsys.readouterr().out
+
 
 def test_what_a_command_computes_it_leaves_behind(start, own: Path, model: Path):
     ask: Command = start("ask", own, QUESTION, "--model", model, "--kv-reuse", "fusionrag")

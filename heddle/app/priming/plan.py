@@ -5,14 +5,15 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.app.models.model_files import ModelFiles
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.passages import Passage
 from heddle.corpus.store import CorpusStore
 from heddle.engines.llm.reuse.stored_size import stored_size
@@ -77,26 +78,31 @@ class PrimingReport:
     seconds: float
 
 
-def plan_priming(config: ServerConfig, directory: Path, store: CorpusStore) -> PrimingPlan:
+def plan_priming(
+    config: ServerConfig, model: ModelFiles, store: CorpusStore, primed_with: PrimedWith
+) -> PrimingPlan:
     """Count the tokens of every chunk as prompts show them, and what their KV takes.
 
     Args:
         config: says how the KV is stored.
-        directory: the model's.
-        store: the corpus.
+        model: whose KV it is.
+        store: the corpus; where it is primed in the other form, too, that KV is counted as well.
+        primed_with: the form that is planned.
 
     Raises:
         ConfigError, InputError: the model's directory can't be used.
     """
-    tokenizer = PromptTokenizer.from_directory(directory)
-    size = stored_size(directory, KvEncoding(config.kv_reuse_encoding))
+    tokenizer = PromptTokenizer.from_directory(model.directory)
+    size = stored_size(model.directory, KvEncoding(config.kv_reuse_encoding))
     lengths = []
     owned: Counter[tuple[str, str]] = Counter()
     for passage, _ in searchable_chunks(store):
         lengths.append(_tokens(tokenizer, passage))
         owned[passage.tenant, passage.collection] += 1
     sizes = [size.of_chunk(tokens) for tokens in lengths]
-    files = len(PrimingStage)
+    others = [form for form in PrimedWith if form is not primed_with]
+    there = sum(store.chunk_kv.neighbours_max(model.name, form) is not None for form in others)
+    files = len(PrimingStage) + there
     return PrimingPlan(
         chunks=len(lengths),
         tokens=sum(lengths),

@@ -1,7 +1,8 @@
 """Priming: every chunk's KV, raw and then on top of its neighbours', before anyone asks.
 
 The first neighbour is what precedes the chunk in its document: "she" and "the company" are named
-there (ADR 20). The others are those nearest to it.
+there (ADR 20). The others are those nearest to it. Without the former it is FusionRAG's own form,
+whose KV is kept apart (ADR 49).
 
 Bulk requests on the runtime, as indexing is. What is stored already is not computed again, so a run
 that was stopped, however rudely, goes on where it was. (FusionRAG §3.1)
@@ -27,8 +28,10 @@ from heddle.app.priming.plan import (
     searchable_chunks,
 )
 from heddle.app.priming.request import (
+    NO_NEIGHBOURS,
     PATIENCE_S,
     ChunkToPrime,
+    NeighboursWanted,
     PrimingServer,
     primed_by,
     priming_workflow,
@@ -45,21 +48,21 @@ NEIGHBOURS_DEFAULT: Final = 10  # FusionRAG's; with 15 its answers get worse (fi
 
 def prime_chunks(
     server: PrimingServer,
-    neighbours_max: int,
+    neighbours: NeighboursWanted,
     on_plan: Callable[[PrimingPlan], None],
     on_progress: Callable[[PrimingProgress], None],
 ) -> PrimingReport:
     """Compute and store the KV of every chunk of a server's corpus; see Server.prime."""
-    store, model = _corpus_and_model(server, neighbours_max)
-    plan = plan_priming(server.config, model.directory, store)
+    store, model = _corpus_and_model(server, neighbours.count_max)
+    plan = plan_priming(server.config, model, store, neighbours.primed_with)
     on_plan(plan)
     check_room(server.config, plan.disk_bytes)
-    at_once = chunks_at_once(server.config, plan, neighbours_max)
-    store.chunk_kv.set_primed_with(model.name, neighbours_max)
+    at_once = chunks_at_once(server.config, plan, neighbours.count_max)
+    store.chunk_kv.set_neighbours_max(model.name, neighbours.primed_with, neighbours.count_max)
     started_s = server.clock.now_s()
-    raw = _Run(server, PrimingStage.RAW, 0, plan, on_progress)
+    raw = _Run(server, PrimingStage.RAW, NO_NEIGHBOURS, plan, on_progress)
     raw.prime_all(store, IN_FLIGHT_MAX)
-    primed = _Run(server, PrimingStage.PRIMED, neighbours_max, plan, on_progress)
+    primed = _Run(server, PrimingStage.PRIMED, neighbours, plan, on_progress)
     primed.prime_all(store, at_once)
     return PrimingReport(
         plan,
@@ -76,7 +79,7 @@ class _Run:
         self,
         server: PrimingServer,
         stage: PrimingStage,
-        neighbours_max: int,
+        neighbours: NeighboursWanted,
         plan: PrimingPlan,
         on_progress: Callable[[PrimingProgress], None],
     ) -> None:
@@ -84,7 +87,7 @@ class _Run:
         self.computed = self.too_long = 0
         self._server = server
         self._plan = plan
-        self._neighbours_max = neighbours_max
+        self._neighbours = neighbours
         self._workflows: dict[tuple[str, str], Workflow] = {}  # by the chunk's owner
         self._on_progress = on_progress
         self._texts: set[bytes] = set()  # digests of those that were sent
@@ -117,8 +120,8 @@ class _Run:
         owner = chunk.passage.tenant, chunk.passage.collection
         if owner not in self._workflows:
             owned = self._plan.owned.get(owner, 1)  # one that came after the plan has few
-            hits = hits_wanted(owned, self._plan.chunks, self._neighbours_max)
-            self._workflows[owner] = priming_workflow(self._neighbours_max, hits)
+            hits = hits_wanted(owned, self._plan.chunks, self._neighbours.count_max)
+            self._workflows[owner] = priming_workflow(self._neighbours, hits)
         submit, inputs = chunk.request(self._server.submit, self._workflows[owner])
         return submit_patiently(submit, inputs, in_flight, Patience(PATIENCE_S))
 

@@ -11,16 +11,23 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from heddle.app.batch import WAIT_S_MIN
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.observe.server_state import ReprimingState
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory, write_problem
 from heddle.app.priming.plan import hits_wanted
-from heddle.app.priming.request import ChunkToPrime, primed_by, priming_workflow
+from heddle.app.priming.request import (
+    NO_NEIGHBOURS,
+    ChunkToPrime,
+    NeighboursWanted,
+    primed_by,
+    priming_workflow,
+)
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import Busy, Cancelled, HeddleError, InputError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.tasks import Optimizations
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.events import Answer, RequestEvent
@@ -33,6 +40,13 @@ SETTLED_MAX: Final = 1 << 16  # chunks remembered as primed as well as can be
 RETRY_S: Final = 60.0  # a disk or an engine that has failed is tried again with one chunk
 
 log = logging.getLogger(__name__)
+
+
+class Met(NamedTuple):
+    """A chunk that a request has met without the primed KV that it wanted."""
+
+    chunk_id: int
+    primed_with: PrimedWith
 
 
 class Repriming:
@@ -64,8 +78,8 @@ class Repriming:
         self._submit = submit
         self._waiting_max = waiting_max
         self._retry_s = retry_s
-        self._waiting: dict[int, None] = {}
-        self._settled: OrderedDict[int, tuple[int, int]] = OrderedDict()  # by revision and count
+        self._waiting: dict[Met, None] = {}
+        self._settled: OrderedDict[Met, tuple[int, int]] = OrderedDict()  # by revision and count
         self._primed = self._failed = self._dropped = 0
         self._problem = write_problem(chunk_kv_directory(store.place.work))
         self._is_off = bool(self._problem)
@@ -79,15 +93,18 @@ class Repriming:
 
         def push(event: RequestEvent) -> None:
             if isinstance(event, Answer):
-                self.met(chunk for fused in event.receipt.kv_reuse for chunk in fused.unprimed)
+                for fused in event.receipt.kv_reuse:
+                    if fused.primed_with is not None:
+                        self.met(fused.unprimed, fused.primed_with)
             sink(event)
 
         return push
 
-    def met(self, chunk_ids: Iterable[int]) -> None:
-        """Take in chunks that were to have primed KV and had none; returns at once."""
+    def met(self, chunk_ids: Iterable[int], primed_with: PrimedWith) -> None:
+        """Take in chunks that were to have KV primed so and had none; returns at once."""
+        found = dict.fromkeys(Met(chunk_id, primed_with) for chunk_id in chunk_ids)
         with self._changed:
-            new = [one for one in dict.fromkeys(chunk_ids) if one not in self._waiting]
+            new = [one for one in found if one not in self._waiting]
             if self._is_off or not new:
                 return
             taken = new[: self._waiting_max - len(self._waiting)]
@@ -121,8 +138,8 @@ class Repriming:
 
     def _run(self) -> None:
         try:
-            while (chunk_id := self._next()) is not None:
-                self._try(chunk_id)
+            while (met := self._next()) is not None:
+                self._try(met)
         except Exception as error:
             log.exception("priming chunks again broke an invariant: it ends")
             with self._changed:
@@ -130,49 +147,50 @@ class Repriming:
                 self._waiting.clear()
                 self._problem = f"{type(error).__name__}: {error}"
 
-    def _next(self) -> int | None:
+    def _next(self) -> Met | None:
         """Wait for a chunk, which counts as waiting while it is tried; None: told to stop."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_off)
             return next(iter(self._waiting), None)
 
-    def _try(self, chunk_id: int) -> None:
+    def _try(self, met: Met) -> None:
         """Prime a chunk; after a failure that others would meet as well, rest."""
         is_new, problem, rest_s = False, "", 0.0
         try:
-            is_new = self._prime(chunk_id)
+            is_new = self._prime(met)
         except InputError as error:  # longer than the context: no prompt can show it either
             problem = str(error)
         except HeddleError as error:
-            self._settled.pop(chunk_id, None)
+            self._settled.pop(met, None)
             problem, rest_s = str(error), self._retry_s
         with self._changed:
             if self._is_off:
                 return
-            del self._waiting[chunk_id]
+            del self._waiting[met]
             self._primed += is_new
             self._failed += bool(problem)
             self._problem = problem if rest_s else ""
             if problem:
-                log.info("chunk %d is not primed again: %s", chunk_id, problem)
+                log.info("chunk %d is not primed again: %s", met.chunk_id, problem)
             self._changed.wait_for(lambda: self._is_off, rest_s)
 
-    def _prime(self, chunk_id: int) -> bool:
+    def _prime(self, met: Met) -> bool:
         """Compute and store a chunk's raw and primed KV; return whether the latter is new."""
-        neighbours_max = self._store.chunk_kv.primed_with(self._model)
+        neighbours_max = self._store.chunk_kv.neighbours_max(self._model, met.primed_with)
         revision = self._store.revision
-        if neighbours_max is None or self._settled.get(chunk_id) == (revision, neighbours_max):
+        if neighbours_max is None or self._settled.get(met) == (revision, neighbours_max):
             return False
-        self._settled[chunk_id] = revision, neighbours_max
+        self._settled[met] = revision, neighbours_max
         if len(self._settled) > SETTLED_MAX:
             self._settled.popitem(last=False)
-        chunk = self._chunk(chunk_id)
+        chunk = self._chunk(met.chunk_id)
         if chunk is None:
             return False
         owned = self._store.chunk_kv.count_owned(chunk.passage.tenant, chunk.passage.collection)
         hits = hits_wanted(owned, self._store.vector_count, neighbours_max)
-        self._compute(chunk, priming_workflow(0, hits))
-        return self._compute(chunk, priming_workflow(neighbours_max, hits))
+        self._compute(chunk, priming_workflow(NO_NEIGHBOURS, hits))
+        wanted = NeighboursWanted(neighbours_max, met.primed_with)
+        return self._compute(chunk, priming_workflow(wanted, hits))
 
     def _chunk(self, chunk_id: int) -> ChunkToPrime | None:
         """Read a chunk; None: it is deleted."""

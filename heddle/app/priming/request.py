@@ -12,6 +12,7 @@ from heddle.app.batch import Submit
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.priming.plan import PREFIX
 from heddle.app.server_config import ServerConfig
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.passages import Passage
 from heddle.core.ports import Clock
 from heddle.core.results import Primed, Vectors
@@ -52,6 +53,17 @@ class PrimingServer(Protocol):
     def submit(self, *request: Any, **how: Any) -> Handle:  # noqa: ANN401
         """Admit a request (a workflow and its inputs); see Server.submit."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class NeighboursWanted:
+    """How many chunks each chunk's KV is computed on top of, and which; 0 = its KV is raw."""
+
+    count_max: int
+    primed_with: PrimedWith = PrimedWith.PRECEDING
+
+
+NO_NEIGHBOURS: Final = NeighboursWanted(0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,13 +108,21 @@ def primed_by(handle: Handle) -> Primed:
     return primed
 
 
-def priming_workflow(neighbours_max: int, topk: int) -> Workflow:
+def priming_workflow(neighbours: NeighboursWanted, topk: int) -> Workflow:
     """Return the workflow of one chunk.
 
-    Its inputs are `passage` and, for neighbours, `before` and `vectors`.
+    Its inputs are `passage` and, for neighbours, `vectors` and perhaps `before`.
     """
     node = PrimingNode(
-        "prime", PREFIX, "passage", "before", "vectors", neighbours_max, topk, STORED
+        id="prime",
+        prefix=PREFIX,
+        passage="passage",
+        before="before",
+        vectors="vectors",
+        neighbours_max=neighbours.count_max,
+        topk=topk,
+        output=STORED,
+        primed_with=neighbours.primed_with,
     )
     return compile_draft(
         Draft(

@@ -427,7 +427,7 @@ class LlmEngine:
                 is_input=True,
             )
         else:
-            stored = self._primer.begin(sequence, self._clock.now_s())
+            stored = self._primer.begin(sequence, payload.primed_with, self._clock.now_s())
             if stored is not None:
                 self._report.done(task.task_id, stored)
                 return

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from heddle.app.observe.tally import Outcome
-from heddle.app.priming.request import priming_workflow
+from heddle.app.priming.request import NO_NEIGHBOURS, priming_workflow
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, HeddleError, InputError
@@ -188,7 +188,7 @@ def test_priming_is_no_request_that_memory_is_split_for(empty_server: Server, mo
     watch = CountingWatch()
     running = replace(empty_server._running, memory=watch)
     monkeypatch.setattr(empty_server, "_running", running)
-    for workflow in (RAGraph("search").add_retrieval("find"), priming_workflow(0, 1)):
+    for workflow in (RAGraph("search").add_retrieval("find"), priming_workflow(NO_NEIGHBOURS, 1)):
         inputs = dict.fromkeys(workflow.inputs if isinstance(workflow, Workflow) else ["query"], "")
         with suppress(HeddleError):
             empty_server.submit(workflow, inputs).cancel_soon()

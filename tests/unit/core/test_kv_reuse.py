@@ -1,7 +1,14 @@
 import pytest
 
 from heddle.core.errors import ConfigError
-from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, QuestionPass, ReusePolicy, kv_reuse_of
+from heddle.core.kv_reuse import (
+    FULL_ATTENTION,
+    KvReuse,
+    PrimedWith,
+    QuestionPass,
+    ReusePolicy,
+    kv_reuse_of,
+)
 
 WITH_CONTEXT = QuestionPass.WITH_CONTEXT
 
@@ -15,6 +22,10 @@ WITH_CONTEXT = QuestionPass.WITH_CONTEXT
         ("cachecraft, auto", KvReuse(ReusePolicy.CACHECRAFT, "auto")),
         ("cachecraft_fixed,0,raw", KvReuse(ReusePolicy.CACHECRAFT_FIXED, 0.0, primed=False)),
         ("fusionrag,with_context", KvReuse(ReusePolicy.FUSIONRAG, 0.15, True, WITH_CONTEXT)),
+        (
+            "cachecraft,0.2,nearest",
+            KvReuse(ReusePolicy.CACHECRAFT, 0.2, primed_with=PrimedWith.NEAREST),
+        ),
         ("cacheblend,1,legacy_mask", KvReuse(ReusePolicy.CACHEBLEND, 1.0, legacy_mask=True)),
     ],
 )
@@ -29,7 +40,7 @@ def test_a_text_says_policy_ratio_and_options(text, expected):
     [
         (
             "fusion",
-            "kv_reuse: policy 'fusion' is unknown; write POLICY.*fixed.*raw, with_context",
+            "kv_reuse: policy 'fusion' is unknown; write POLICY.*fixed.*raw, nearest, with",
         ),
         ("epic,half", "kv_reuse: 'half' is no ratio or option; write POLICY"),
         ("epic,1.5", "kv_reuse.ratio is 1.5; it is a share of tokens, from 0 to 1, or 'auto'"),
@@ -42,6 +53,10 @@ def test_a_text_says_policy_ratio_and_options(text, expected):
         (
             "cacheblend,with_context",
             "kv_reuse.question 'with_context' is an option of fusionrag, not of cacheblend",
+        ),
+        (
+            "epic,raw,nearest",
+            "kv_reuse.primed_with 'nearest' says which primed KV to use, and raw leaves",
         ),
         (0.15, "kv_reuse is 0.15; give a KvReuse, or POLICY"),
     ],

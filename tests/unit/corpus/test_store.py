@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.core.errors import ConfigError, InputError, InternalError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.ports import PassageSource
 from heddle.corpus.records import EmbedderStamp, PutOutcome
 from heddle.corpus.store import CorpusStore
@@ -408,11 +409,14 @@ def test_a_derived_index_that_replays_equals_one_built_anew(tmp_path_factory, ac
 
 
 def test_it_is_known_with_how_many_neighbours_a_model_is_primed(store):
-    assert store.chunk_kv.primed_with("reader") is None
+    both = PrimedWith.PRECEDING, PrimedWith.NEAREST
+    assert [store.chunk_kv.neighbours_max("reader", one) for one in both] == [None, None]
     revision = store.revision
-    store.chunk_kv.set_primed_with("reader", 10)
-    store.chunk_kv.set_primed_with("reader", 7)
-    assert (store.chunk_kv.primed_with("reader"), store.chunk_kv.primed_with("other")) == (7, None)
+    store.chunk_kv.set_neighbours_max("reader", PrimedWith.PRECEDING, 10)
+    store.chunk_kv.set_neighbours_max("reader", PrimedWith.PRECEDING, 7)
+    store.chunk_kv.set_neighbours_max("other", PrimedWith.NEAREST, 3)
+    assert [store.chunk_kv.neighbours_max("reader", one) for one in both] == [7, None]
+    assert [store.chunk_kv.neighbours_max("other", one) for one in both] == [None, 3]
     assert store.revision == revision, "no search sees it"
 
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heddle.core.errors import InternalError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.kv.chunk_directory import ChunkDirectory, Tier
 from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
 from heddle.kv.chunk_record import ChunkRecord
@@ -89,12 +90,12 @@ def test_primed_kv_is_only_for_those_who_ask():
     primed = keys.primed_record(1, 0)
     it.add(primed, 1, 0.0, to_disk=False)
     assert found(it, keys) is None
-    assert found(it, keys, primed=True).record == primed
-    assert found(it, keys_of(1, 2, prefix=(5,)), primed=True).kind is HitKind.ALIAS
+    assert found(it, keys, primed=PrimedWith.PRECEDING).record == primed
+    assert found(it, keys_of(1, 2, prefix=(5,)), primed=PrimedWith.PRECEDING).kind is HitKind.ALIAS
     it.add(keys.canonical_record(1, 0), 1, 0.0, to_disk=False)
-    assert found(it, keys, primed=True).record == primed
+    assert found(it, keys, primed=PrimedWith.PRECEDING).record == primed
     it.add(keys.exact_record(1, 0), 1, 0.0, to_disk=False)
-    assert found(it, keys, primed=True).kind is HitKind.EXACT
+    assert found(it, keys, primed=PrimedWith.PRECEDING).kind is HitKind.EXACT
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -345,7 +346,7 @@ def test_forgetting_a_chunk_takes_all_that_has_seen_it():
     it.pin(primed.key)
     assert set(it.forget([1, 7])) == {canonical[0].key, behind.key, primed.key}
     assert it.forget([1]) == ()
-    assert found(it, keys, primed=True).record == canonical[2]
+    assert found(it, keys, primed=PrimedWith.PRECEDING).record == canonical[2]
     assert len(it) == 2
     it.check()
     it.release(primed.key)  # a pin outlives its entry

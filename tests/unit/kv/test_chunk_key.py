@@ -6,6 +6,7 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heddle.core.kv_reuse import PrimedWith
 from heddle.kv.chunk_key import PATHS_MAX, HitKind, PromptKeys, chunk_digest
 from heddle.kv.chunk_record import ChunkVariant, digest_of
 
@@ -51,7 +52,7 @@ def test_the_first_chunk_is_canonical_and_exact_at_once():
 def test_primed_kv_comes_after_exact_and_before_any_other_raw():
     keys = keys_of([(1,), (2,)])
     primed = keys.primed_record(1, 2)
-    asked = list(keys.probes(1, primed=True))
+    asked = list(keys.probes(1, primed=PrimedWith.PRECEDING))
     assert asked[0].kind is HitKind.EXACT
     assert [(p.key, p.kind) for p in asked[1:3]] == [
         (primed.key, HitKind.CANONICAL),
@@ -86,7 +87,7 @@ def test_parts_do_not_run_into_each_other():
 def test_a_tenant_shares_no_key_with_another():
     def of(salt):
         keys = keys_of([(1,), (2,), (3,)], salt=salt)
-        return {p.key for i in range(3) for p in keys.probes(i, primed=True)}
+        return {p.key for i in range(3) for p in keys.probes(i, primed=PrimedWith.PRECEDING)}
 
     assert not of("a") & of("b")
 
@@ -95,7 +96,10 @@ def test_of_a_public_chunk_a_tenant_finds_what_was_primed_and_nothing_of_other_r
     keys, public = PromptKeys("m", "a", PREFIX), keys_of([(1,), (2,)])
     for chunk in [(1,), (2,)]:
         keys.append(chunk, is_public=True)
-    first, second = ({p.key: p.kind for p in keys.probes(i, primed=i > 0)} for i in range(2))
+    forms = (None, PrimedWith.PRECEDING)
+    first, second = (
+        {p.key: p.kind for p in keys.probes(i, primed=form)} for i, form in enumerate(forms)
+    )
     assert first[public.canonical_record(0, 2).key] is HitKind.EXACT
     assert second[public.canonical_record(1, 2).key] is HitKind.CANONICAL
     primed = public.primed_record(1, 2)
@@ -108,7 +112,7 @@ def test_what_a_tenant_computes_of_a_public_chunk_is_its_own():
     keys, public = PromptKeys("m", "a", PREFIX), keys_of([(1,), (2,)])
     for chunk in [(1,), (2,)]:
         keys.append(chunk, is_public=True)
-    everybodys = {p.key for i in range(2) for p in public.probes(i, primed=True)}
+    everybodys = {p.key for i in range(2) for p in public.probes(i, primed=PrimedWith.PRECEDING)}
     for index in range(2):
         for record in (keys.exact_record(index, 2), keys.approximate_record(index, 2)):
             assert not {record.key, record.alias} & everybodys
@@ -132,6 +136,16 @@ def test_records_name_what_their_values_have_seen():
     before = (keys.chunks[0], keys.chunks[1])
     assert (primed.context, primed.variant) == (before, ChunkVariant.PRIMED)
     assert (primed.tokens, primed.base, primed.chunk) == (2, 5, keys.chunks[2])
+
+
+def test_kv_primed_with_other_neighbours_is_never_found_in_its_place():
+    keys = keys_of([(1,), (2,)])
+    forms = tuple(PrimedWith)
+    records = [keys.primed_record(1, 2, form) for form in forms]
+    asked = [{p.key for p in keys.probes(1, primed=form)} for form in forms]
+    for record, own, other in zip(records, asked, reversed(asked), strict=True):
+        assert own >= {record.key, record.alias}
+        assert not other & {record.key, record.alias}
 
 
 def test_records_name_the_corpus_s_chunks_that_their_values_have_seen():
@@ -169,12 +183,13 @@ def test_a_long_prompt_keeps_its_exact_path_and_the_latest_starts():
 
 def test_keys_are_the_same_in_another_process():
     code = (
+        "from heddle.core.kv_reuse import PrimedWith\n"
         "from heddle.kv.chunk_key import PromptKeys\n"
         "k = PromptKeys('m', 's', (7, 8)); k.append((1, 2)); k.append((3,))\n"
-        "print(*(p.key.hex() for p in k.probes(1, primed=True)))"
+        "print(*(p.key.hex() for p in k.probes(1, primed=PrimedWith.PRECEDING)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    here = keys_of([(1, 2), (3,)], salt="s").probes(1, primed=True)
+    here = keys_of([(1, 2), (3,)], salt="s").probes(1, primed=PrimedWith.PRECEDING)
     assert done.stdout.split() == [p.key.hex() for p in here]
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from heddle.core.errors import ConfigError, InternalError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.kv.chunk_directory import Fetch, Tier
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_files import ChunkFiles
@@ -382,7 +383,7 @@ def test_a_restart_finds_what_was_written(tmp_path):
     bell = Bell()
     with opened(tmp_path, wake=bell) as store:
         assert store.stats().entries == 3
-        found = look(store, 1, 2, primed=True)
+        found = look(store, 1, 2, primed=PrimedWith.PRECEDING)
         assert (found.record, found.tier) == (primed.record, Tier.DISK)
         store.fetch(primed.record.key)
         bell.wait()
@@ -687,7 +688,7 @@ def test_a_forgotten_chunk_is_gone_from_memory_disk_and_primed_neighbours(tmp_pa
         assert store.forget([1]) == 3
         assert [p.name[:64] for p in files_in(tmp_path)] == [key(3).hex()]
         assert look(store, 1) is None
-        assert look(store, 1, 2, 3, primed=True).record == canonical(3).record
+        assert look(store, 1, 2, 3, primed=PrimedWith.PRECEDING).record == canonical(3).record
         check(store)
     with opened(tmp_path) as store:
         assert store.stats().entries == 1

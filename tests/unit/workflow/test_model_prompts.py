@@ -3,7 +3,7 @@
 import pytest
 
 from heddle.app.priming.plan import PREFIX
-from heddle.app.priming.request import priming_workflow
+from heddle.app.priming.request import NO_NEIGHBOURS, priming_workflow
 from heddle.core.errors import ConfigError
 from heddle.workflow.model_prompts import model_prompts, with_model_prompts
 from heddle.workflow.nodes import GenerationNode, PrimingNode, PromptRole
@@ -33,7 +33,7 @@ def test_an_own_prompt_without_a_role_stays():
 
 
 def test_chunks_are_primed_behind_the_models_prompt():
-    workflow = priming_workflow(0, 1)
+    workflow = priming_workflow(NO_NEIGHBOURS, 1)
     [before], [after] = (w.nodes.values() for w in (workflow, with_model_prompts(workflow, OWN)))
     assert isinstance(before, PrimingNode)
     assert isinstance(after, PrimingNode)

@@ -25,7 +25,6 @@ from heddle.engines.llm.fusion.prompt_layout import PromptLayout
 from heddle.engines.llm.fusion.ratio_choice import RatioChoice
 from heddle.engines.llm.fusion.selection import NONE, budget_of
 from heddle.kv.chunk_key import HitKind
-from heddle.kv.chunk_record import ChunkVariant
 
 log = logging.getLogger(__name__)
 
@@ -299,7 +298,8 @@ class Fusion:
             tokens_surveyed=seated.surveyed,
             question=self._reuse.question if self._question_selected else None,
             was_ahead=self._is_ahead,
-            chunks_primed=sum(c.record.variant is ChunkVariant.PRIMED for c in reused),
+            chunks_primed=sum(c.record.variant.is_primed for c in reused),
+            primed_with=self._reuse.primed_with if self._reuse.primed else None,
             stored_error=max((c.error for c in reused), default=0.0),
             fallbacks=(*self._notes, *self._unlogged()),
             loading_s=self._loading_s,

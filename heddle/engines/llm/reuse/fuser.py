@@ -21,7 +21,7 @@ from heddle.engines.llm.sequence import Capture
 from heddle.engines.llm.sequence import Sequence as Prompt
 from heddle.kv.chunk_directory import Fetch, Found, Tier
 from heddle.kv.chunk_key import HitKind, Probe, PromptKeys
-from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
+from heddle.kv.chunk_record import ChunkRecord
 
 NO_QUESTION: Final = (
     "no stored chunk was used: nothing follows the prompt's last passage, so nothing asks about "
@@ -393,8 +393,9 @@ def _probes(keys: PromptKeys, layout: PromptLayout, reuse: KvReuse) -> list[Iter
 
     The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
     """
+    wanted = reuse.primed_with if reuse.primed else None
     return [
-        keys.probes(index, primed=reuse.primed and index > 0) for index in range(len(layout.chunks))
+        keys.probes(index, primed=wanted if index else None) for index in range(len(layout.chunks))
     ]
 
 
@@ -406,9 +407,7 @@ def _unprimed(layout: PromptLayout, found: Mapping[int, Found]) -> tuple[int, ..
     wanting = []
     for index, chunk in enumerate(layout.chunks):
         one = found.get(index)
-        is_served = one is not None and (
-            one.kind is HitKind.EXACT or one.record.variant is ChunkVariant.PRIMED
-        )
+        is_served = one is not None and (one.kind is HitKind.EXACT or one.record.variant.is_primed)
         if index > 0 and chunk.chunk_id is not None and not is_served:
             wanting.append(chunk.chunk_id)
     return tuple(dict.fromkeys(wanting))

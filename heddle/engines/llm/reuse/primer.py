@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from heddle.core.kv_reuse import KvReuse, ReusePolicy
+from heddle.core.kv_reuse import KvReuse, PrimedWith, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.results import Primed
 from heddle.engines.llm.fusion.attention_log import AttentionLog
@@ -42,16 +42,21 @@ class Primer:
         """Call `wake`, from any thread, whenever `has_ended` has become true."""
         self._wake = wake
 
-    def begin(self, prompt: Prompt, now_s: float) -> Primed | None:
-        """Look for the neighbours' KV; return the result at once where the chunk's is stored."""
+    def begin(self, prompt: Prompt, primed_with: PrimedWith, now_s: float) -> Primed | None:
+        """Look for the neighbours' KV; return the result at once where the chunk's is stored.
+
+        `primed_with` says which chunks the prompt's neighbours are.
+        """
         layout = layout_of(prompt.segments)
         assert layout is not None, "a priming prompt has no chunk"
         assert not layout.has_question, "a priming prompt doesn't end with its chunk"
         keys = self._fuser.keys_of(prompt.token_ids, prompt.salt, layout)
         neighbours = len(layout.chunks) - 1
         chunk = layout.chunks[neighbours]
-        name = keys.primed_record if neighbours else keys.canonical_record
-        record = name(neighbours, chunk.start)
+        if neighbours:
+            record = keys.primed_record(neighbours, chunk.start, primed_with)
+        else:
+            record = keys.canonical_record(neighbours, chunk.start)
         primed = Primed(chunk.tokens, neighbours, is_new=True)
         if self._fuser.keeps(record):
             return replace(primed, is_new=False)

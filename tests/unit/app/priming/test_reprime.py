@@ -12,6 +12,7 @@ from heddle.app.priming import reprime
 from heddle.app.priming.reprime import Repriming, repriming_of
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import Busy, EngineError, InputError
+from heddle.core.kv_reuse import PrimedWith
 from heddle.core.results import FusedKv, Primed
 from heddle.core.tasks import Optimizations, Priority
 from heddle.corpus.chunking import Chunking, chunk_document
@@ -23,6 +24,7 @@ from heddle.runtime.receipt import ReceiptDraft
 from tests.helpers.server_state import eventually
 
 NEIGHBOURS = 2
+PRECEDING = PrimedWith.PRECEDING
 
 
 class FakeServer:
@@ -63,7 +65,7 @@ def store(tmp_path):
         opened.documents.put_document(document, chunk_document(document, Chunking()))
         ids = [chunk.chunk_id for chunk in opened.documents.pending_chunks(9)]
         opened.store_vectors(ids, np.ones((len(ids), 4), np.float32) / 2)
-        opened.chunk_kv.set_primed_with("model", NEIGHBOURS)
+        opened.chunk_kv.set_neighbours_max("model", PRECEDING, NEIGHBOURS)
         yield opened
 
 
@@ -112,7 +114,7 @@ def has_ended(one, **expected):
 def test_what_a_request_has_met_is_primed_raw_first_with_what_precedes_it(server, store, running):
     first, second, *_ = ids_of(store)
     one = running()
-    one.met([second, first])
+    one.met([second, first], PRECEDING)
     has_ended(one, primed=2)
     [before] = store.passages([first])
     assert server.asked == [
@@ -127,7 +129,10 @@ def test_the_receipt_of_an_answer_says_what_it_met(server, store, running):
     chunk = ids_of(store)[0]
     one, told = running(), []
     draft = ReceiptDraft(
-        kv_reuse=[FusedKv("epic", 0.1, {}, unprimed=(chunk,)), FusedKv("epic", 0, {})]
+        kv_reuse=[
+            FusedKv("epic", 0.1, {}, unprimed=(chunk,), primed_with=PRECEDING),
+            FusedKv("epic", 0, {}),
+        ]
     )
     answer = Answer("", (), {}, draft.close(Optimizations.APPROX, 0.1, "exact"))
     push = one.watched(told.append)
@@ -140,11 +145,11 @@ def test_the_receipt_of_an_answer_says_what_it_met(server, store, running):
 def test_a_corpus_that_was_never_primed_for_the_model_is_left_alone(server, store, running):
     one = running()
     one._model = "other"
-    one.met(ids_of(store))
+    one.met(ids_of(store), PRECEDING)
     has_ended(one)
     assert server.asked == []
-    store.chunk_kv.set_primed_with("other", 5)
-    one.met(ids_of(store)[:1])
+    store.chunk_kv.set_neighbours_max("other", PRECEDING, 5)
+    one.met(ids_of(store)[:1], PRECEDING)
     has_ended(one, primed=1)
 
 
@@ -154,11 +159,11 @@ def test_a_chunk_is_tried_once_until_the_corpus_changes(server, store, running):
     one = running()
     server.is_new = False
     for _ in range(3):
-        one.met([chunk])
+        one.met([chunk], PRECEDING)
         has_ended(one)
     eventually(lambda: len(server.asked) == 2)
     touch(store)
-    one.met([chunk])
+    one.met([chunk], PRECEDING)
     eventually(lambda: len(server.asked) == 4)
 
 
@@ -166,7 +171,7 @@ def test_a_chunk_that_was_deleted_meanwhile_is_skipped(server, store, running):
     chunks = ids_of(store)
     store.documents.delete_document("d", tenant="north")
     one = running()
-    one.met(chunks)
+    one.met(chunks, PRECEDING)
     has_ended(one)
     assert server.asked == []
 
@@ -194,7 +199,7 @@ def test_a_corpus_that_can_not_be_written_turns_it_off(server, store, monkeypatc
     caplog.set_level("INFO", logger=reprime.__name__)
     monkeypatch.setattr(reprime, "write_problem", lambda _: "kv: read-only file system")
     one = Repriming(store, "model", server.submit)
-    one.met(ids_of(store))
+    one.met(ids_of(store), PRECEDING)
     assert one.state() == ReprimingState(0, 0, 0, 0, "kv: read-only file system")
     assert "nothing is primed again: kv: read-only file system" in caplog.text
 
@@ -207,9 +212,9 @@ def test_one_is_under_way_at_a_time_and_too_many_are_dropped(server, store, runn
     chunks = ids_of(store)
     server.may_answer.clear()
     one = running(waiting_max=2)
-    one.met(chunks[:1])
+    one.met(chunks[:1], PRECEDING)
     eventually(lambda: len(server.asked) == 1)
-    one.met([chunks[0], chunks[1], chunks[1], chunks[2], 901])
+    one.met([chunks[0], chunks[1], chunks[1], chunks[2], 901], PRECEDING)
     assert one.state() == ReprimingState(2, 0, 0, 2, "")
     assert len(server.asked) == 1
     assert "2 chunks are not primed again now: 2 wait" in caplog.text
@@ -220,7 +225,7 @@ def test_one_is_under_way_at_a_time_and_too_many_are_dropped(server, store, runn
 def test_what_is_remembered_is_bounded(server, store, running, monkeypatch):
     monkeypatch.setattr(reprime, "SETTLED_MAX", 1)
     one = running()
-    one.met(ids_of(store)[:3])
+    one.met(ids_of(store)[:3], PRECEDING)
     has_ended(one, primed=3)
     assert len(one._settled) == 1
 
@@ -231,7 +236,7 @@ def test_what_is_remembered_is_bounded(server, store, running, monkeypatch):
 def test_a_full_server_is_asked_again(server, store, running):
     server.errors = [Busy("full", wait_s=0.01), Busy("full", wait_s=0.01)]
     one = running()
-    one.met(ids_of(store)[:1])
+    one.met(ids_of(store)[:1], PRECEDING)
     has_ended(one, primed=1)
 
 
@@ -241,18 +246,18 @@ def test_after_a_failure_it_rests_and_what_failed_is_tried_when_it_is_met_again(
     chunk, other, *_ = ids_of(store)
     server.errors = [EngineError("disk full", engine="llm", request_ids=())]
     one = running(retry_s=0.01)
-    one.met([chunk])
+    one.met([chunk], PRECEDING)
     eventually(lambda: "disk full" in one.state().problem)
-    one.met([other])
+    one.met([other], PRECEDING)
     has_ended(one, primed=1, failed=1)
-    one.met([chunk])
+    one.met([chunk], PRECEDING)
     has_ended(one, primed=2, failed=1)
 
 
 def test_while_it_rests_nothing_is_sent_and_it_can_be_stopped(server, store, running):
     server.errors = [EngineError("disk full", engine="llm", request_ids=())]
     one = running(retry_s=3600.0)
-    one.met(ids_of(store)[:2])
+    one.met(ids_of(store)[:2], PRECEDING)
     eventually(lambda: "disk full" in one.state().problem)
     assert (one.state().waiting, len(server.asked)) == (1, 1)
     one.stop()
@@ -264,9 +269,9 @@ def test_a_chunk_longer_than_the_context_is_told_once_and_holds_nobody_up(server
     chunk, other, *_ = ids_of(store)
     server.errors = [InputError("91 tokens and 80 fit")]
     one = running(retry_s=3600.0)
-    one.met([chunk, other])
+    one.met([chunk, other], PRECEDING)
     has_ended(one, primed=1, failed=1)
-    one.met([chunk])
+    one.met([chunk], PRECEDING)
     has_ended(one, primed=1, failed=1)
     assert [asked[0] for asked in server.asked] == [chunk, other, other]
 
@@ -274,11 +279,11 @@ def test_a_chunk_longer_than_the_context_is_told_once_and_holds_nobody_up(server
 def test_a_broken_invariant_ends_it_visibly(server, store, running, caplog):
     server.errors = [AssertionError("no such slot")]
     one = running()
-    one.met(ids_of(store)[:2])
+    one.met(ids_of(store)[:2], PRECEDING)
     has_ended(one, problem="AssertionError: no such slot")
     assert "broke an invariant" in caplog.text
     one.join()
-    one.met(ids_of(store))
+    one.met(ids_of(store), PRECEDING)
     assert one.state().waiting == 0
 
 
@@ -286,5 +291,5 @@ def test_stopped_before_anything_was_met_it_ends(server, store):
     one = Repriming(store, "model", server.submit)
     one.stop()
     one.join()
-    one.met(ids_of(store))
+    one.met(ids_of(store), PRECEDING)
     assert one.state() == ReprimingState(0, 0, 0, 0, "")
