@@ -74,7 +74,7 @@ def _multihop(name: str) -> Dataset:
 
 def _multihop_test(name: str) -> Dataset:
     whole = _multihop("wiki_multihop")
-    return replace(whole, questions=held_questions(whole.questions, data_file("wiki_corpus")))
+    return replace(whole, questions=held_questions(whole.questions))
 
 
 def _medical(name: str) -> Dataset:

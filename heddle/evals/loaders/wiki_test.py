@@ -12,11 +12,17 @@ TEST_SHARE: Final = 0.2
 BY_ARTICLE: Final = "squadshifts_new_wiki"  # many questions share an article: it is held whole
 
 
-def held_questions(questions: Sequence[EvalQuestion], corpus: Path) -> tuple[EvalQuestion, ...]:
+def held_questions(
+    questions: Sequence[EvalQuestion], corpus: Path | None = None
+) -> tuple[EvalQuestion, ...]:
     """Return the last 20 % of each kind in file order; SQuADShifts' last 20 % of the articles.
 
     The training of the extractor draws the same line
     (`models/extractor/extractor_training/split.py`), and that of the multi-hop adapter asks here.
+
+    Args:
+        questions: of any kinds.
+        corpus: where SQuADShifts' articles stand; other kinds need none.
 
     Raises:
         InputError: a question names no gold passage, or the corpus lacks it.
@@ -33,8 +39,9 @@ def held_questions(questions: Sequence[EvalQuestion], corpus: Path) -> tuple[Eva
     return tuple(held)
 
 
-def _articles(questions: Sequence[EvalQuestion], corpus: Path) -> list[str]:
+def _articles(questions: Sequence[EvalQuestion], corpus: Path | None) -> list[str]:
     """Return the title of the article that each question is about."""
+    assert corpus is not None, f"questions of {BY_ARTICLE} need their corpus"
     for question in questions:
         if not question.gold:
             raise InputError(f"question {question.id!r} names no gold passage")

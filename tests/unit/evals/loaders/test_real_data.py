@@ -16,7 +16,7 @@ FILES = {"wiki_single_test": "wiki_single", "covidqa": "docqa_single", "tatqa": 
     ("name", "questions", "kinds"),
     [
         ("wiki_single_test", 1472, 3),
-        ("wiki_multihop", 1200, 3),
+        ("wiki_multihop", 240, 3),
         ("docqa_single", 2637, 5),
         ("covidqa", 969, 1),
         ("tatqa", 1668, 4),
