@@ -22,7 +22,8 @@ right, under full attention as under full reuse), which only adds noise to every
 Other data sets than reader-notes are asked in fewer cells: at 0 and 15 %, by FusionRAG and the best
 other policy. Their prompts are five times as long, for models that can answer them.
 
---model NAME: the reader, smollm2, or any that `heddle ask` takes. --dataset NAME: instead of both
+--model NAME: the reader, smollm2, smollm2-multihop (which was trained on the other questions of
+wiki_multihop's sets), or any that `heddle ask` takes. --dataset NAME: instead of both
 reader-notes and the real multi-hop questions. --questions N of each. --bar: only the cells that
 decide the headline, on reader-notes. Scores of a full run are kept in the cache as they come, so a
 run that was stopped goes on; other code, weights or questions begin anew.

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import fusion_throughput
-from benchmarks.fusion_throughput import BlockingStore
 from benchmarks.support.engine_driver import EngineDriver
 from benchmarks.support.open_loop import Arrival, Served, serve
+from benchmarks.support.random_prompts import zipf_prompts
+from benchmarks.support.stored_chunks import BlockingStore
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole
@@ -176,7 +177,7 @@ def test_gains_are_taken_within_a_repetition():
 
 
 def test_popular_chunks_come_more_often():
-    prompts = fusion_throughput._zipf_prompts(50, 4, 3, seed=0)
+    prompts = zipf_prompts(50, 4, 3, seed=0)
     drawn = [part.token_ids for _ in range(200) for part in next(prompts)[1:-1]]
     counts = sorted((drawn.count(text) for text in set(drawn)), reverse=True)
     assert counts[0] > 3 * counts[-1]

@@ -18,7 +18,7 @@ try:
 except InputError as error:
     pytest.skip(str(error), allow_module_level=True)
 
-DIGEST = "bec6ed7aa6f5c974bff0aa848405c04c31d0bafa039868e03a8b19ce6b7b7746"  # in the model card
+DIGEST = "bec6ed7aa6f5c974bff0aa848405c04c31d0bafa039868e03a8b19ce6b7b7746"  # as in the card
 
 
 def test_the_list_is_always_the_same():

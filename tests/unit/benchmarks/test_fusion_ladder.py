@@ -1,0 +1,30 @@
+"""fusion-ladder: every rung answers the same prompts, with one part more."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import fusion_ladder
+from benchmarks.fusion_ladder import QUICK, RUNGS
+from benchmarks.support.random_llama import Shape
+
+
+def test_every_rung_is_climbed_at_every_batch():
+    tiny = Shape("tiny", 2, 32, 2, 64)
+    sizes = replace(
+        QUICK, shape=tiny, pool=4, chunks=2, chunk_tokens=16, batches=(1, 3), kv_bytes=1 << 24
+    )
+    rows = fusion_ladder._climb(sizes, seed=0)
+    names = [rung.name for rung in RUNGS]
+    assert [(row["batch"], row["rung"]) for row in rows] == [
+        (batch, name) for batch in (1, 3) for name in names
+    ]
+    for row in rows:
+        assert row["ttft_s"] > 0
+        assert (row["x_full"] == 1) == (row["rung"] == "full")
+
+
+@pytest.mark.parametrize(("above", "below"), zip(RUNGS[1:], RUNGS, strict=False))
+def test_a_rung_differs_from_the_one_below_in_one_part(above, below):
+    parts = ("reuse", "attention", "is_blocking")
+    assert sum(getattr(above, part) != getattr(below, part) for part in parts) == 1
