@@ -1,6 +1,7 @@
 """From a model's name to its directory: a path, an installed model, or a hub name."""
 
 import os
+from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,10 @@ ENTRY_POINTS: Final = "heddle.models"
 READER: Final = "reader"
 READER_EXTRA: Final = "heddle[reader]"  # the extra that brings the model of that name
 # Made of a package's files, once, and kept in the cache.
-_MADE: Final = {SMOLLM2: smollm2_directory, MULTIHOP: multihop_directory}
+_MADE: Final[Mapping[str, Callable[[], Path]]] = {
+    SMOLLM2: smollm2_directory,
+    MULTIHOP: multihop_directory,
+}
 
 
 def is_made(name: str) -> bool:
