@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Unreachable,
         WorkflowError,
     )
-    from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
+    from heddle.core.kv_reuse import KvReuse, PrimedWith, QuestionPass, ReusePolicy
     from heddle.core.passages import Passage
     from heddle.core.payloads import TextRole
     from heddle.core.prompts.constraint import Constraint, ConstraintKind
@@ -92,6 +92,7 @@ _HOMES: Final = {
     "OwnEngine": "heddle.app.extensions",
     "Passage": "heddle.core.passages",
     "PoolPolicy": "heddle.engines.vector.pool.policies",
+    "PrimedWith": "heddle.core.kv_reuse",
     "PrimingPlan": "heddle.app.priming.plan",
     "PrimingProgress": "heddle.app.priming.plan",
     "PrimingReport": "heddle.app.priming.plan",
@@ -152,6 +153,7 @@ __all__ = [
     "OwnEngine",
     "Passage",
     "PoolPolicy",
+    "PrimedWith",
     "PrimingPlan",
     "PrimingProgress",
     "PrimingReport",

@@ -45,6 +45,7 @@ GROUPS: Final = {
         "KvReuse",
         "ReusePolicy",
         "QuestionPass",
+        "PrimedWith",
         "LongTexts",
         "TextRole",
         "LostShard",
