@@ -6,6 +6,7 @@ that lanes and other child processes inherit. So a process is held by being star
 `held_environment`; no option changes it later. (ADR 47)
 """
 
+import importlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -199,6 +200,5 @@ _VARIABLES: Final = {"NPY_DISABLE_CPU_FEATURES", *AVX2.variables, *AVX512.variab
 
 def _numpy_targets() -> tuple[str, ...]:
     """Return the sets that NumPy has code for beside its least; it warns of names of others."""
-    from numpy._core import _multiarray_umath
-
-    return tuple(_multiarray_umath.__cpu_dispatch__)
+    core = importlib.import_module("numpy._core._multiarray_umath")
+    return tuple(core.__cpu_dispatch__)

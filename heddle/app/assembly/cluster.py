@@ -71,11 +71,13 @@ def _secret(config: ServerConfig) -> bytes:
 
 
 class _Body(NamedTuple):
-    """A lane on a node: its name, its cores there, its threads."""
+    """A lane on a node: its name, its cores there, its threads; the rest is the node's affair."""
 
     name: str
     cpus: tuple[int, ...]
     threads: int
+    memory_node: int | None = None
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 class NodeStarter:

@@ -133,9 +133,7 @@ def write_grid(reader: "GGUFReader", directory: Path) -> None:
         name, heads = _named(tensor.name, config)
         grid = gguf_grid(tensor.data, getattr(tensor.tensor_type, "name", ""))
         if grid is not None:
-            grids[name] = (
-                GridArrays(*(_halves_apart(part, heads) for part in grid)) if heads else grid
-            )
+            grids[name] = _grid_halves_apart(grid, heads) if heads else grid
     write_grid_file(directory, grids)
 
 
@@ -151,6 +149,13 @@ def _halves_apart(weight: NDArray[Number], heads: int) -> NDArray[Number]:
     """Undo GGUF's order of the rows of queries and keys: it interleaves the halves RoPE pairs."""
     pairs = weight.reshape(heads, -1, 2, weight.shape[1])
     return pairs.swapaxes(1, 2).reshape(weight.shape)
+
+
+def _grid_halves_apart(grid: GridArrays, heads: int) -> GridArrays:
+    codes, scales, lows = grid
+    return GridArrays(
+        _halves_apart(codes, heads), _halves_apart(scales, heads), _halves_apart(lows, heads)
+    )
 
 
 def _config(reader: "GGUFReader") -> dict[str, Any]:

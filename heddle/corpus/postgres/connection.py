@@ -68,7 +68,7 @@ class PostgresConnection:
             f"CREATE TEMP TABLE IF NOT EXISTS {incoming} ON COMMIT DELETE ROWS"
             f" AS SELECT {columns} FROM {table} WITH NO DATA"
         )
-        statement = cast("LiteralString", f"COPY {incoming} ({columns}) FROM STDIN (FORMAT BINARY)")
+        statement = f"COPY {incoming} ({columns}) FROM STDIN (FORMAT BINARY)"
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types([_TYPES.get(name.strip(), "text") for name in columns.split(",")])
             for row in found:
@@ -106,8 +106,7 @@ class PostgresConnection:
 @lru_cache(1000)
 def _translated(statement: str) -> LiteralString:
     """Return a statement as psycopg takes it."""
-    own = statement.replace(IDS, _OWN_IDS).replace("%", "%%").replace("?", "%s")
-    return cast("LiteralString", own)
+    return statement.replace(IDS, _OWN_IDS).replace("%", "%%").replace("?", "%s")
 
 
 def server_version(connection: psycopg.Connection[Any]) -> int:

@@ -16,7 +16,7 @@ CONNECT_S: Final = 3
 BUSY_S: Final = 30  # for the one write at a time
 SCHEMA: Final = "heddle"
 # A half-open connection ends after some seconds. Values of a URL come before these.
-_DEFAULTS: Final = {
+_DEFAULTS: Final[dict[str, str | int | None]] = {
     "connect_timeout": CONNECT_S,
     "tcp_user_timeout": 5000,
     "keepalives_idle": 5,
@@ -91,7 +91,8 @@ class ConnectionPool:
     def _conninfo(self) -> str:
         try:
             given = psycopg.conninfo.conninfo_to_dict(self._url)
-            return psycopg.conninfo.make_conninfo(**{**_DEFAULTS, **given})
+            missing = {name: one for name, one in _DEFAULTS.items() if name not in given}
+            return psycopg.conninfo.make_conninfo(self._url, **missing)
         except psycopg.ProgrammingError as error:
             raise ConfigError(f"{self._name}: this is no URL of a database") from error.__cause__
 

@@ -7,7 +7,7 @@ row-level security shows the rows of that tenant and of no tenant only.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, LiteralString, cast
+from typing import Any, Final
 
 import psycopg
 
@@ -315,4 +315,4 @@ def check_not_newer(version: int, name: str) -> None:
 def _run(
     connection: Pg, statement: str, values: Sequence[Any] | None = None
 ) -> "psycopg.Cursor[tuple[object, ...]]":
-    return connection.execute(cast("LiteralString", statement), values)
+    return connection.execute(statement, values)

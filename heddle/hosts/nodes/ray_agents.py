@@ -82,7 +82,7 @@ def helper_main() -> None:
     """Do what stdin asks for; print the result as the last line of stdout."""
     asked = json.load(sys.stdin)
     try:
-        result = {"agents": _start_agents(asked["address"], asked["secret"])}
+        result: dict[str, object] = {"agents": _start_agents(asked["address"], asked["secret"])}
     except ConfigError as error:
         result = {"error": str(error)}
     print(json.dumps(result), flush=True)

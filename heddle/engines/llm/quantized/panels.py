@@ -43,8 +43,10 @@ class Panels(NamedTuple):
         """Return some rows of the matrix. Shapes: outputs [n] int64; result [n, in] float32."""
         panel, place = outputs // SIDE_BY_SIDE, outputs % SIDE_BY_SIDE
         groups = self.data.shape[1]
-        codes = self.data[..., :CODE_BYTES].unflatten(2, (-1, SIDE_BY_SIDE, QUAD))
-        sides = self.data[..., CODE_BYTES:].view(torch.float16).unflatten(2, (2, SIDE_BY_SIDE))
+        codes = self.data[..., :CODE_BYTES].reshape(*self.data.shape[:2], -1, SIDE_BY_SIDE, QUAD)
+        sides = self.data[..., CODE_BYTES:].view(torch.float16)
+        sides = sides.view(*sides.shape[:2], 2, SIDE_BY_SIDE)
         scales, lows = sides[panel, :, :, place].float().unbind(dim=2)
         taken = codes[panel, :, :, place].reshape(-1, groups, GROUP).float()
-        return (taken * scales[..., None] + lows[..., None]).flatten(1)
+        whole: Tensor = taken * scales[..., None] + lows[..., None]
+        return whole.flatten(1)
