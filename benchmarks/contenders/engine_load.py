@@ -41,7 +41,7 @@ def _most_memory_bytes() -> int:
 
 
 def main() -> None:
-    """Load, answer, and print what it took."""
+    """Load, answer, and print the time and memory that took."""
     directory, dtype, weights = sys.argv[1:]
     settings = LlmSettings(Path(directory), dtype=dtype, weights=weights, kv_bytes=KV_BYTES)
     find_row_kernel(in_bfloat16=dtype_of(settings) is torch.bfloat16)

@@ -28,7 +28,7 @@ TRIED: Final = {"ids": [list(range(300, 364))], "answer": 4, "ubatch": UBATCHES[
 class LlamaCpp:
     """A process that has computed a first answer.
 
-    `build` is what it says of itself, `crashed` names the builds that came before and crashed.
+    `build` is its own description, `crashed` names the builds that came before and crashed.
     """
 
     def __init__(self, process: "subprocess.Popen[str]", build: str, crashed: list[str]) -> None:

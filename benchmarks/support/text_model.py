@@ -22,7 +22,7 @@ class TextModel:
 
     Args:
         directory: the model's.
-        dtype: what it computes in.
+        dtype: its number type.
         weights: how its weights are kept.
         tokens_max: of a text.
     Raises: ConfigError: as an engine's.

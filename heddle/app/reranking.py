@@ -12,7 +12,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import InputError
 from heddle.core.passages import OWN_CHUNK_MIN, Passage
 from heddle.core.tasks import Priority
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 from heddle.runtime.events import Answer
 from heddle.runtime.receipt import Receipt
 from heddle.runtime.values import as_passages

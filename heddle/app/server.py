@@ -44,7 +44,6 @@ from heddle.app.search import SearchOptions, SearchResult, search_request
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_settings import ServerSettings
 from heddle.app.submission import Submission, admit, admit_embedding, compiled_workflow
-from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import PrimedWith
 from heddle.core.payloads import EmbedPayload
 from heddle.core.ports import EnginePort, SteppedEngine
@@ -402,32 +401,23 @@ class Server:
 
         Each chunk gets its raw KV and then its primed one, computed on top of its neighbours'
         (FusionRAG §3.1), which are of its own tenant and collection. Priming runs beside requests,
-        in the time that they leave. Stopped and called again, it goes on.
-
-        Primed KV stays until a neighbour is changed or deleted, or other chunks come nearer. The
-        next call primes such a chunk again. After a change or a deletion, this server or a later
-        one also does so without a call, once a request has met the chunk
-        (`ServerConfig.reprime`).
+        in the time that they leave. Stopped and called again, it goes on. It primes a chunk again
+        whose neighbours have changed; so does a server without a call, once a request has met the
+        chunk (`ServerConfig.reprime`).
 
         Args:
             neighbours_max: neighbours of each chunk, fewer where more don't fit into the context.
-            primed_with: which neighbours; "preceding": what precedes the chunk in its document,
-                and then the nearest; "nearest": the nearest alone, for requests whose `kv_reuse`
-                has the option `nearest`. The KV of both may lie side by side.
+            primed_with: "preceding": what precedes the chunk in its document, then the nearest;
+                "nearest": these alone, for `kv_reuse` with the option `nearest`.
             on_plan: called with the plan, before anything is computed.
             on_progress: called after each chunk.
 
         Raises:
-            ConfigError: the server keeps no chunk KV, kv_reuse_memory_bytes or kv_reuse_disk_bytes
-                can't hold it, or primed_with is unknown.
+            ConfigError: the server keeps no chunk KV or too little, or primed_with is unknown.
             StorageError: the corpus directory can't be written, or its disk is full.
             EngineError: the disk refused on the way; KV that is stored already stays.
         """
-        try:
-            wanted = NeighboursWanted(neighbours_max, PrimedWith(primed_with))
-        except ValueError:
-            known = ", ".join(repr(one.value) for one in PrimedWith)
-            raise ConfigError(f"primed_with is {primed_with!r}; give one of {known}") from None
+        wanted = NeighboursWanted.of(neighbours_max, primed_with)
         return prime_chunks(self, wanted, on_plan, on_progress)
 
     # -- life ---------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 A process is held to an older CPU's instructions so that one machine can show what another one
 takes. Libraries choose their instructions when they are loaded, by variables of the environment
 that lanes and other child processes inherit. So a process is held by being started anew with
-`held_environment`; no option changes it later. (ADR 47)
+`held_environment`; no option changes it later. (ADR 52)
 """
 
 import importlib

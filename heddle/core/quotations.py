@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from heddle.core.passages import Passage
 from heddle.core.results import Quote
-from heddle.core.sentences import sentence_around
+from heddle.core.texts.sentences import sentence_around
 
 NOT_FOUND: Final = "Not found in these documents."
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from heddle.core.errors import InputError
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 
 PAIRS_MAX: Final = 64
 CHARS_MAX: Final = 512

@@ -38,7 +38,7 @@ class ChunkKvLog:
         return None if found is None else int(found)
 
     def set_neighbours_max(self, model: str, primed_with: PrimedWith, count: int) -> None:
-        """Say that a model's KV of the chunks is to be primed, with so many such neighbours."""
+        """Say that a model's KV of the chunks is to be primed, with `count` such neighbours."""
         with self._database.write() as connection:
             meta_table.write(connection, _PRIMED_KEYS[primed_with] + model, count)
 

@@ -17,7 +17,7 @@ from itertools import accumulate, chain, pairwise
 from typing import Final, NamedTuple
 
 from heddle.core.errors import ConfigError
-from heddle.core.sentences import sentence_ends
+from heddle.core.texts.sentences import sentence_ends
 from heddle.corpus.document import Document
 from heddle.corpus.sections import Section, joined, sections, shorter_title
 from heddle.corpus.text_counts import WORD, WORD_CHARS_MAX, WORDS, TextCounter

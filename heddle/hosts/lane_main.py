@@ -24,13 +24,13 @@ from heddle.core.errors import ConfigError, HeddleError
 from heddle.core.frames import Event, Failed
 from heddle.core.ports import Closable, SteppedEngine, Waking
 from heddle.core.printing.log_lines import log_lines
-from heddle.hosts.channel import Channel
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.library_words import check_libraries
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.resting_memory import RestingMemory
 from heddle.hosts.turns import Turns
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed, Framing, MessageTooLarge
 from heddle.hosts.wire.sealed import STATE_BYTES, Sealed, SealState
 from heddle.hosts.wire.shared_memory import SharedMemory
@@ -76,7 +76,7 @@ class Pulse(threading.Thread):
         never = threading.Event()
         while not never.wait(self._interval_s):
             # A process forked from the parent could hold the socket open after the parent's
-            # death: the parent's id tells as well.
+            # death: the parent's id shows it as well.
             if os.getppid() != self._parent:
                 os._exit(0)
             try:
@@ -200,7 +200,7 @@ def _send_frame(channel: Channel, message: FromEngine) -> None:
 def _sendable(event: Event, bytes_max: float) -> Event:
     """Return an event, or the failure of its task where the event can't be sent.
 
-    `bytes_max` is half of an event's share of a message: all of them fit, whatever else is in it.
+    `bytes_max` is half of an event's share of a message: all of them fit beside the rest.
     """
     try:
         size = len(pickle.dumps(event, protocol=5))

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
-from heddle.hosts.channel import Channel
 from heddle.hosts.numa.memory_policy import memory_on
 from heddle.hosts.process_progress import ProcessProgress
+from heddle.hosts.wire.channel import Channel
 
 _log = logging.getLogger(__name__)
 _STDERR = 2

@@ -4,8 +4,8 @@ from collections import deque
 from collections.abc import Callable
 
 from heddle.core.commands import Admit, LoadKv
-from heddle.hosts.channel import Channel
 from heddle.hosts.messages import ToEngine
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 
 BACKLOG_MAX = 16_384  # commands that wait for a lane which starts or doesn't read

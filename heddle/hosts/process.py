@@ -25,12 +25,12 @@ from heddle.core.errors import (
 )
 from heddle.core.frames import Failed, Frame
 from heddle.core.printing.log_lines import log_format
-from heddle.hosts.channel import Channel
 from heddle.hosts.lane_process import LaneProcess, StartedLane
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.outbox import Outbox
 from heddle.hosts.process_port import ProcessPort
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelBroken, ChannelClosed
 from heddle.runtime.supervision import (
     LANE_LOST,

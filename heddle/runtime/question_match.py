@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from heddle.core.content_words import WITHOUT_SUBJECT, WORD, stem
+from heddle.core.texts.content_words import WITHOUT_SUBJECT, WORD, stem
 
 TOKEN: Final = re.compile(r"[\w./:@#+'-]*\w")
 # What an answer turns on, though it is no subject of its own.

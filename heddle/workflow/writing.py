@@ -6,7 +6,7 @@ from typing import Any, Final, Self
 
 from heddle.core.errors import InputError, WorkflowError
 from heddle.core.prompts.constraint import Constraint
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 from heddle.workflow.nodes import GenerationNode, JoinNode, Node, NodeId
 from heddle.workflow.template import Template, parse_template
 from heddle.workflow.workflow import Workflow

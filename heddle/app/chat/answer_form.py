@@ -13,7 +13,7 @@ from heddle.core.errors import InputError
 from heddle.core.prompts.chat_turns import ChatTurn, ChatTurns
 from heddle.core.prompts.constraint import FIELD as CONSTRAINT
 from heddle.core.prompts.constraint import Constraint
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 
 TOOLS: Final = "tools"
 

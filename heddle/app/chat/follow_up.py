@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from heddle.core.content_words import WORD, content_words, stem
+from heddle.core.texts.content_words import WORD, content_words, stem
 from heddle.workflow.prompt_texts import prompt_text
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.workflow import Workflow

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from heddle.core.errors import InputError
 from heddle.core.prompts.chat_turns import SYSTEM, ChatTurn, ChatTurns
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 
 FIELD: Final = "messages"
 ROLES: Final = ("system", "developer", "user", "assistant", "tool")

@@ -12,6 +12,7 @@ from heddle.app.batch import Submit
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.priming.plan import PREFIX
 from heddle.app.server_config import ServerConfig
+from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import PrimedWith
 from heddle.core.passages import Passage
 from heddle.core.ports import Clock
@@ -61,6 +62,15 @@ class NeighboursWanted:
 
     count_max: int
     primed_with: PrimedWith = PrimedWith.PRECEDING
+
+    @classmethod
+    def of(cls, count_max: int, primed_with: PrimedWith | str) -> "NeighboursWanted":
+        """Raises: ConfigError: `primed_with` is unknown."""
+        try:
+            return cls(count_max, PrimedWith(primed_with))
+        except ValueError:
+            known = ", ".join(repr(one.value) for one in PrimedWith)
+            raise ConfigError(f"primed_with is {primed_with!r}; give one of {known}") from None
 
 
 NO_NEIGHBOURS: Final = NeighboursWanted(0)

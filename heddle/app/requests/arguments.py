@@ -6,7 +6,7 @@ from numbers import Real
 from typing import TypeVar
 
 from heddle.core.errors import ConfigError, InputError
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 from heddle.workflow.template import DOCUMENTS
 
 E = TypeVar("E", bound=Enum)

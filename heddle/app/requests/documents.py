@@ -5,7 +5,7 @@ from typing import Final
 
 from heddle.core.errors import InputError
 from heddle.core.passages import OWN_CHUNK_MIN, Passage, Place
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.decoding import clean

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from heddle.core.content_words import WORD, content_words, stem
+from heddle.core.texts.content_words import WORD, content_words, stem
 
 CUT: Final = "…"
 BEGINS: Final = re.compile(r"\s{2}|[-*+|#>`~=]|\d+[.)]\s")  # lists, tables, code and the like

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, Final, Self
 
 from heddle.core.errors import InputError
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 
 FIELD: Final = "constraint"  # of a request
 SOURCE_CHARS_MAX: Final = 65_536

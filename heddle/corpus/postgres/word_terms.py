@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from heddle.core.content_words import WORD
+from heddle.core.texts.content_words import WORD
 
 TOKENIZE: Final = "porter unicode61"
 TERM_BYTES_MAX: Final = 1000  # of a term; PostgreSQL indexes no longer ones

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from heddle.core.content_words import COMMON, WORD
+from heddle.core.texts.content_words import COMMON, WORD
 
 WORDS_MAX: Final = 32
 

@@ -5,7 +5,7 @@ import socket
 from typing import NamedTuple
 
 from heddle.core.errors import ConfigError
-from heddle.hosts.channel import Channel
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.handshake import greet
 from heddle.hosts.wire.sealed import Sealed
 

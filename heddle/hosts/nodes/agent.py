@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from heddle.core.errors import ConfigError
-from heddle.hosts.channel import Channel
 from heddle.hosts.lane_process import ProcessGroup
 from heddle.hosts.machine import read_machine
 from heddle.hosts.nodes.address import Address, tune
@@ -38,6 +37,7 @@ from heddle.hosts.nodes.messages import (
     build,
 )
 from heddle.hosts.process_progress import progress_s
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 from heddle.hosts.wire.handshake import answer
 from heddle.hosts.wire.sealed import Sealed

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from heddle.core.errors import ConfigError
-from heddle.hosts.channel import Channel
 from heddle.hosts.machine import MachineFacts
 from heddle.hosts.nodes.address import Address, dial
 from heddle.hosts.nodes.messages import AskFacts, HoldAgent, NodeReport, build
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 
 ANSWER_S_MAX = 5.0

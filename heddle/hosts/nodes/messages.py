@@ -7,15 +7,15 @@ the agent hands it to the process it starts, and sees nothing of what goes throu
 
 import platform
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import ClassVar
 
-from heddle import __version__
 from heddle.hosts.machine import MachineFacts
 
 
 def build() -> str:
     """Return what both ends must have alike: messages are pickles of Heddle's own classes."""
-    return f"Heddle {__version__}, Python {'.'.join(platform.python_version_tuple()[:2])}"
+    return f"Heddle {version('heddle')}, Python {'.'.join(platform.python_version_tuple()[:2])}"
 
 
 @dataclass(frozen=True, slots=True)

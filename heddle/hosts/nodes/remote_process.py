@@ -6,7 +6,6 @@ import threading
 import time
 from typing import Final
 
-from heddle.hosts.channel import Channel
 from heddle.hosts.lane_process import Body
 from heddle.hosts.nodes.address import Address, dial
 from heddle.hosts.nodes.messages import (
@@ -20,6 +19,7 @@ from heddle.hosts.nodes.messages import (
     StartLane,
     build,
 )
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 from heddle.runtime.supervision import LaneLimits
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from heddle.app.chat.plain import TEXT, TURNS, chat_workflow, completion_workflow
 from heddle.app.server import Server
 from heddle.core.prompts.chat_turns import BareText
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 from heddle.server.event_stream import STREAMED
 from heddle.server.json_body import body_schema
 from heddle.server.openai.chat_request import ChatRequest

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from heddle.core.sentences import sentence_around
+from heddle.core.texts.sentences import sentence_around
 
 from .base_encoder import base_directory
 from .export import load_extractor

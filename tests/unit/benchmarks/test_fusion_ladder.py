@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
+from benchmarks.fusion_ladder import QUICK, RUNGS
 
 from benchmarks import fusion_ladder
-from benchmarks.fusion_ladder import QUICK, RUNGS
 from benchmarks.support.random_llama import Shape
 
 

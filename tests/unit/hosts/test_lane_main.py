@@ -10,7 +10,6 @@ import pytest
 from heddle.core.errors import ConfigError
 from heddle.core.primitives import PrimitiveKind
 from heddle.hosts import lane_main
-from heddle.hosts.channel import Channel
 from heddle.hosts.lane_main import (
     Pulse,
     call_factory,
@@ -18,6 +17,7 @@ from heddle.hosts.lane_main import (
     waited_for_core_s,
 )
 from heddle.hosts.lane_spec import EngineSpec
+from heddle.hosts.wire.channel import Channel
 from heddle.runtime.supervision import Heartbeat
 
 

@@ -434,7 +434,7 @@ def test_a_start_that_fails_is_raised_here(
 def test_a_lane_whose_libraries_compute_with_more_than_it_is_held_to_does_not_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("HEDDLE_HELD", "avx2")  # and nothing of what tells libraries
+    monkeypatch.setenv("HEDDLE_HELD", "avx2")  # and nothing that libraries hear
     monkeypatch.delenv("NPY_DISABLE_CPU_FEATURES", raising=False)
     lane = ProcessLane(LaneSpec("lane", (engine(),)))
     with pytest.raises(ConfigError, match="this process is held to avx2, but numpy says"):

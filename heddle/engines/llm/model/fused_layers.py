@@ -12,9 +12,9 @@ from heddle.engines.llm.attention.compiled_kernel import RowKernel, has_amx
 from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
 from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
+from heddle.engines.llm.model.grid import Grid, join_grids
+from heddle.engines.llm.model.grid_linear import GridLinear
 from heddle.engines.llm.model.layer_steps import gate_states, norm_states
-from heddle.engines.llm.quantized.grid import Grid, join_grids
-from heddle.engines.llm.quantized.grid_linear import GridLinear
 
 FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heddle.engines.llm.quantized.grid import GROUP, Grid
+from heddle.engines.llm.model.grid import GROUP, Grid
 
 SIDE_BY_SIDE: Final = 16  # outputs of a panel
 QUAD: Final = 4  # inputs of an output that lie together

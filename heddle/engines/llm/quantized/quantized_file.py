@@ -15,10 +15,10 @@ from heddle.core.cache import cache_directory, locked
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.model.fused_layers import fuse_layers
 from heddle.engines.llm.model.gate import fingerprint
+from heddle.engines.llm.model.grid import GROUP, Grid, round_to_grid
+from heddle.engines.llm.model.grid_linear import GridLinear
 from heddle.engines.llm.model.loading import load_model
-from heddle.engines.llm.quantized.grid import GROUP, Grid, round_to_grid
 from heddle.engines.llm.quantized.grid_file import CODES, GRID_FILE, LOWS, SCALES
-from heddle.engines.llm.quantized.grid_linear import GridLinear
 from heddle.engines.llm.quantized.panels import GROUP_BYTES, SIDE_BY_SIDE, Panels
 from heddle.engines.llm.quantized.weights_file import Part, map_weights, write_weights
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def quantized_fingerprint(model_dir: Path, dtype: str) -> str:
-    """Return what tells a model with these weights from all others, in this number type.
+    """Return the name of a model with these weights, in this number type, that no other has.
 
     Raises: ConfigError: as `gate.fingerprint`.
     """

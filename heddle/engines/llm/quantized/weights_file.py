@@ -44,7 +44,7 @@ def write_weights(path: Path, parts: Iterable[Part]) -> None:
 
     Args:
         path: where; its folder exists.
-        parts: those of which each fills cache lines come first, whatever their order here.
+        parts: those of which each fills cache lines come first, in any order here.
     Raises: OSError: there is no room for it.
     """
     ordered = sorted(parts, key=lambda part: part.size % LINE > 0)

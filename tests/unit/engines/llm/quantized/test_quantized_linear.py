@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from heddle.engines.llm.attention import compiled_kernel
-from heddle.engines.llm.quantized.grid import GROUP, round_to_grid
+from heddle.engines.llm.model.grid import GROUP, round_to_grid
 from heddle.engines.llm.quantized.panels import Panels
 from heddle.engines.llm.quantized.quantized_linear import (
     WHOLE_ROWS_MAX,

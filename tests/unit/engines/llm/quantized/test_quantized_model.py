@@ -19,8 +19,8 @@ from heddle.core.tasks import Identity, Task
 from heddle.engines.llm.attention.compiled_kernel import FoundKernel, find_row_kernel, has_amx
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.model import gate
+from heddle.engines.llm.model.grid import Grid, round_to_grid
 from heddle.engines.llm.quantized import quantized_file, quantized_model
-from heddle.engines.llm.quantized.grid import Grid, round_to_grid
 from heddle.engines.llm.quantized.grid_file import GRID_FILE, GridArrays, write_grid_file
 from heddle.engines.llm.quantized.quantized_file import (
     EMBEDDING,

@@ -3,7 +3,7 @@
 import pytest
 
 from heddle.core.errors import InputError
-from heddle.core.text_check import check_unicode
+from heddle.core.texts.text_check import check_unicode
 
 
 @pytest.mark.parametrize("text", ["", "plain", "Grüße", "日本語", "\U0001f9f5"])

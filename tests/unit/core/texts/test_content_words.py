@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.core.content_words import WITHOUT_SUBJECT, WORD, content_words, stem
+from heddle.core.texts.content_words import WITHOUT_SUBJECT, WORD, content_words, stem
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heddle.engines.llm.quantized.grid import Grid
+from heddle.engines.llm.model.grid import Grid
 
 
 class GridLinear(nn.Module):

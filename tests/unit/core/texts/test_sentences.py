@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heddle.core.sentences import SENTENCE_CHARS_MAX, sentence_around
+from heddle.core.texts.sentences import SENTENCE_CHARS_MAX, sentence_around
 
 TEXT = "The cache holds 64 pages. Dr. Byrd set it to 32 in 1999! It\nwraps.\n\n- an item\n- another"
 

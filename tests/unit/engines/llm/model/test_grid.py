@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.quantized.grid import CODE_MAX, GROUP, join_grids, round_to_grid
+from heddle.engines.llm.model.grid import CODE_MAX, GROUP, join_grids, round_to_grid
 
 
 @pytest.mark.parametrize("scale", [1e-6, 0.02, 300.0])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Done, Failed, Frame, Load, Progress
 from heddle.core.results import Ingested
-from heddle.hosts.channel import Channel
+from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 from heddle.hosts.wire.shared_memory import INLINE_BYTES_MAX, encode
 
