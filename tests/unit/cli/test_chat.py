@@ -9,8 +9,8 @@ from heddle.cli import chat
 from heddle.cli.main import main
 from heddle.core.errors import InputError
 from heddle.core.passages import Passage
-from heddle.core.tasks import Optimizations
 from heddle.core.quotations import Quotation
+from heddle.core.tasks import Optimizations
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.receipt import ReceiptDraft
 

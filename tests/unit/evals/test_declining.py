@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from heddle.core.results import Quote
 from heddle.core.quotations import quotations_of
+from heddle.core.results import Quote
 from heddle.evals.context import Case
 from heddle.evals.declining import quoting_headline
 from heddle.evals.quoting import given_quotes, hidden_answers, without_answers

@@ -3,8 +3,8 @@
 import pytest
 
 from heddle.core.errors import ConfigError, EngineError, InternalError
-from heddle.core.results import Extracted, Reranked
 from heddle.core.quotations import NOT_FOUND, Quotations
+from heddle.core.results import Extracted, Reranked
 from heddle.runtime.events import NodeFinished, NodeStarted, Retrieved
 from heddle.workflow.presets import quote
 from heddle.workflow.ragraph import END, START, RAGraph

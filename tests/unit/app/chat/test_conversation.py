@@ -6,8 +6,8 @@ from heddle.app.chat.conversation import Conversation
 from heddle.app.chat.follow_up import TURNS_KEPT
 from heddle.core.errors import EngineError
 from heddle.core.passages import Passage
-from heddle.core.tasks import Optimizations
 from heddle.core.quotations import NOT_FOUND, Quotation
+from heddle.core.tasks import Optimizations
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed
 from heddle.runtime.receipt import ReceiptDraft
 

@@ -20,9 +20,9 @@ from heddle.cli.running.client import RunningServer, find_server, request_settin
 from heddle.cli.running.decode import passages_of
 from heddle.core.passages import Passage, Place
 from heddle.core.primitives import PrimitiveKind
+from heddle.core.quotations import Quotation
 from heddle.core.results import RecallEstimate
 from heddle.core.tasks import Optimizations
-from heddle.core.quotations import Quotation
 from heddle.runtime.events import (
     Answer,
     NodeFinished,

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from heddle.core.passages import Passage, Place
+from heddle.core.quotations import Quotation
 from heddle.core.results import Quote
 from heddle.core.tasks import Optimizations
-from heddle.core.quotations import Quotation
 from heddle.runtime.events import Answer
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.server.openai.sources import annotations, sources_block, sources_of
