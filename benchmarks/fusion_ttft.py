@@ -222,7 +222,8 @@ def _headline(rows: list[dict[str, object]], plan: Plan) -> dict[str, float]:
                 found[f"x_{name}_ahead"] = worst(length, ratio, "x_full", AHEAD)
         name, length, ratio = points[-2]
         found[f"share_of_limit_{name}"] = worst(length, ratio, "share_of_limit")
-        found |= {f"worst_{name}": worst(*point, "x_full", among=rows) for name, *point in points}
+        for name, length, ratio in points:
+            found[f"worst_{name}"] = worst(length, ratio, "x_full", among=rows)
         own = (worst(length, FULL_OWN, "x_full", among=rows) for length in plan.lengths)
         found["full_attention_x_torch"] = round(1 / min(own), 3)
         reusing = (row for row in rows if row["tier"] == HOST and isinstance(row["ratio"], float))

@@ -41,7 +41,7 @@ class InstructionSet:
         name: what `--held` calls it.
         needs: flags of the CPUs that have it.
         withheld: how the flags begin of what is beyond it.
-        architecture: what compilers call a CPU that has it.
+        compiler: options that hold a C compiler to it.
         variables: of the environment, and their values.
         numpy_withheld: how the names begin of what NumPy dispatches to beyond it.
         words: what each library may say it computes with; others aren't asked.
@@ -50,7 +50,7 @@ class InstructionSet:
     name: str
     needs: frozenset[str]
     withheld: tuple[str, ...]
-    architecture: str
+    compiler: tuple[str, ...]
     variables: Mapping[str, str]
     numpy_withheld: tuple[str, ...]
     words: Mapping[str, tuple[str, ...]]
@@ -60,7 +60,7 @@ AVX2: Final = InstructionSet(
     "avx2",
     frozenset({"avx2", "fma", "f16c", "bmi2"}),
     _BEYOND_AVX2,
-    "haswell",
+    ("-march=haswell",),
     {
         "ATEN_CPU_CAPABILITY": "avx2",
         "FAISS_SIMD_LEVEL": "AVX2",
@@ -84,7 +84,7 @@ AVX512: Final = InstructionSet(
     "avx512",
     frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
     _AMX,
-    "skylake-avx512",
+    ("-march=native", "-mno-amx-tile", "-mno-amx-bf16", "-mno-amx-int8"),
     {
         "ATEN_CPU_CAPABILITY": "avx512",
         "FAISS_SIMD_LEVEL": "AVX512",
@@ -146,10 +146,10 @@ def holds_back(level: InstructionSet) -> bool:
     return any(flag.startswith(level.withheld) for flag in flags_in_force())
 
 
-def compiler_option() -> str:
-    """Return the option that names the CPU for a C compiler. Raises: ConfigError: as `held`."""
+def compiler_options() -> tuple[str, ...]:
+    """Return the options that name the CPU for a C compiler. Raises: ConfigError: as `held`."""
     level = held()
-    return f"-march={'native' if level is None else level.architecture}"
+    return ("-march=native",) if level is None else level.compiler
 
 
 def held_environment(name: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from heddle.core.instruction_sets import KERNEL, check_words, compiler_option, is_withheld
+from heddle.core.instruction_sets import KERNEL, check_words, compiler_options, is_withheld
 from heddle.engines.llm.attention.kernel_library import load_library
 from heddle.engines.llm.attention.quantized_kernel import QuantizedKernel, Team
 
@@ -215,7 +215,7 @@ def load_kernel(*, in_bfloat16: bool, flags: Sequence[str] = ()) -> RowKernel | 
         subprocess.SubprocessError: the source doesn't compile.
     """
     own = BFLOAT16_FLAGS if in_bfloat16 else FLOAT32_FLAGS
-    library = load_library(SOURCE, (compiler_option(), *FLAGS, *own, *flags))
+    library = load_library(SOURCE, (*compiler_options(), *FLAGS, *own, *flags))
     if not flags:
         library.instructions.restype = ctypes.c_char_p
         word = library.instructions().decode()
