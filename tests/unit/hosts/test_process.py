@@ -501,7 +501,6 @@ SCRIPT = """
     import sys, threading
     sys.path.insert(0, {root!r})
     from heddle.hosts.lane_spec import EngineSpec, LaneSpec
-from heddle.hosts.numa.memory_policy import NODES_MAX, binding_problem
     from heddle.hosts.process import ProcessLane
     from tests.helpers.echo_engine import HANG, KINDS, EchoSettings, admit
 
