@@ -370,10 +370,13 @@ def _accelerators(devices: Sequence[Device], wanted: Sequence[WantedLane] | None
 
 
 def _numa_nodes(devices: Sequence[Device], machine: MachineFacts) -> tuple[Cores, ...]:
-    """Return the cores of each NUMA node; () where a quota makes pinning to them pointless."""
-    if machine.cores < len(machine.cpus):
-        return ()
-    return tuple(device.cpus for device in devices if device.kind is DeviceKind.CPU)
+    """Return the cores of each NUMA node; () where lanes aren't pinned to cores of one.
+
+    That is so under a quota, and where the system doesn't say of every core which node it is of.
+    """
+    nodes = tuple(device.cpus for device in devices if device.kind is DeviceKind.CPU)
+    are_whole = machine.cores == sum(map(len, nodes)) == len(machine.cpus)
+    return nodes if are_whole else ()
 
 
 def _decoding_device(config: ServerConfig, machine: MachineFacts) -> str | None:
