@@ -9,6 +9,7 @@ import torch
 
 from benchmarks.support.live_lanes import LiveLanes, embedding_lane
 from heddle.core.errors import InputError
+from heddle.core.instruction_sets import VARIABLE
 from heddle.hosts.devices import Device, DeviceKind, detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
 
@@ -18,6 +19,7 @@ SSE2: Final = (
     ("MKL_CBWR", "COMPATIBLE"),
     ("ONEDNN_MAX_CPU_ISA", "SSE41"),
     ("ATEN_CPU_CAPABILITY", "default"),
+    (VARIABLE, ""),  # with `--held` the others have a set that this lane has less than
 )
 KEPT_CORES: Final = 2  # of an accelerator's lane and of this process, the low ones
 
