@@ -185,7 +185,7 @@ class ServerConfig:
         "predicted",
         "which queries the embedding lanes take",
         details="predicted = each that is predicted to be done by its own deadline; windve = as "
-        "many at once as each lane's depth, however long (WindVE's Algorithm 1)",
+        "many at once as each lane's depth, long or short ones (WindVE's Algorithm 1)",
         group=LANES,
     )
     embedding_slo_s: float | None = setting(
