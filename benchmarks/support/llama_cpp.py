@@ -102,7 +102,7 @@ def _q8_file(build: str) -> Path:
 
 
 def _started(build: str, *arguments: str) -> "subprocess.Popen[str]":
-    named = {LIBRARY: build} if build else {}
+    named = {LIBRARY: build, "LD_LIBRARY_PATH": build} if build else {}
     return subprocess.Popen(
         [sys.executable, "-m", MODULE, *arguments],
         stdin=subprocess.PIPE,

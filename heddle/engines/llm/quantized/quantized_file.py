@@ -20,7 +20,7 @@ from heddle.engines.llm.model.grid_linear import GridLinear
 from heddle.engines.llm.model.loading import load_model
 from heddle.engines.llm.quantized.grid_file import CODES, GRID_FILE, LOWS, SCALES
 from heddle.engines.llm.quantized.panels import GROUP_BYTES, SIDE_BY_SIDE, Panels
-from heddle.engines.llm.quantized.weights_file import Part, map_weights, write_weights
+from heddle.engines.llm.quantized.weights_file import Part, open_weights, write_weights
 
 FOLDER: Final = "weights"
 LAYOUT: Final = "int8 groups of 32, first layout"  # another one makes other files and other KV
@@ -45,7 +45,7 @@ def quantized_weights(
     *,
     is_fused: bool,
 ) -> Mapping[str, Tensor]:
-    """Return a model's weights, mapped from the cache; they are put there now if need be.
+    """Return a model's weights from the cache; they are put there now if need be.
 
     Panels stand under a layer's name and `PANELS`, the rest under its own names in float32.
 
@@ -59,17 +59,17 @@ def quantized_weights(
     try:
         path = cache_directory(FOLDER) / f"{hashlib.sha256(key).hexdigest()[:24]}.safetensors"
         with locked(path.with_suffix(".lock")):
-            found = map_weights(path)
+            found = open_weights(path)
             if found is None:
                 log.info("weights are brought onto a grid of 8 bits, once: %s", path)
                 write_weights(path, _parts(model_dir, config, is_fused=is_fused))
-                found = map_weights(path)
+                found = open_weights(path)
     except OSError as error:
         raise ConfigError(
             f"weights is 'int8', which keeps them in the cache; it can't be written: {error}; "
             "set HEDDLE_CACHE to a folder with room"
         ) from error
-    assert found is not None, "what was written can be mapped"
+    assert found is not None, "what was written can be opened"
     return found
 
 

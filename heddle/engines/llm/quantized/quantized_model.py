@@ -1,4 +1,4 @@
-"""A model whose weights are mapped, on a grid of 8 bits. (ADR 47)"""
+"""A model whose weights lie on a grid of 8 bits, ready in a file. (ADR 47)"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -83,7 +83,7 @@ def _without_weights(config: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
 
 
 def _fill(model: Any, weights: Mapping[str, Tensor], kernel: QuantizedKernel) -> None:  # noqa: ANN401
-    """Put mapped weights into their places. Mutates: the model."""
+    """Put weights into their places. Mutates: the model."""
     dtype = model.dtype
     embedding = Panels(weights[EMBEDDING + PANELS], model.config.vocab_size)
     model.model.embed_tokens = QuantizedEmbedding(embedding, dtype)

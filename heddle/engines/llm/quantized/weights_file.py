@@ -1,4 +1,4 @@
-"""Weights in a file that is mapped, not read: safetensors whose tensors begin at cache lines."""
+"""Weights in a file that is read once or mapped: safetensors whose tensors begin at cache lines."""
 
 import json
 import math
@@ -11,7 +11,10 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from heddle.engines.llm.model.huge_pages import huge_memory
+
 LINE: Final = 64  # bytes of a cache line
+READ_BYTES_MAX: Final = 1 << 30  # reading takes up to half a second for each GiB
 LENGTH_BYTES: Final = 8  # in front of a safetensors header
 DTYPES: Final = {"U8": torch.uint8, "F16": torch.float16, "F32": torch.float32}
 NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
@@ -70,14 +73,15 @@ def write_weights(path: Path, parts: Iterable[Part]) -> None:
         passing.unlink(missing_ok=True)
 
 
-def map_weights(path: Path) -> Mapping[str, Tensor] | None:
-    """Return a file's tensors, mapped: the system reads what is used, and shares it.
+def open_weights(path: Path) -> Mapping[str, Tensor] | None:
+    """Return a file's tensors, without a copy of any.
 
-    None: there is no such file, or it was cut short.
+    Up to `READ_BYTES_MAX` they are read into huge pages, where the system has those: decodes read
+    them 1.5 times as fast there. A larger file is mapped: the system reads what is used, and
+    processes share it. None: there is no such file, or it was cut short.
     """
     try:
-        with path.open("rb") as file:
-            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        memory = _memory_of(path)
     except (FileNotFoundError, ValueError):  # an empty file can't be mapped
         return None
     length = int.from_bytes(memory[:LENGTH_BYTES], "little")
@@ -91,6 +95,18 @@ def map_weights(path: Path) -> Mapping[str, Tensor] | None:
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def _memory_of(path: Path) -> mmap.mmap:
+    with path.open("rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        memory = huge_memory(size) if 0 < size <= READ_BYTES_MAX else None
+        if memory is None:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        parts, done = memoryview(memory), 0
+        while done < size and (count := file.readinto(parts[done:])):
+            done += count
+        return memory
 
 
 def _tensor(
