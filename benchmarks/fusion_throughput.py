@@ -43,10 +43,9 @@ import itertools
 import math
 import statistics
 import tempfile
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -55,24 +54,24 @@ import numpy as np
 import torch
 from transformers import LlamaForCausalLM
 
-from benchmarks.llm_parity import NoText
 from benchmarks.support.data import rows as data_rows
 from benchmarks.support.engine_driver import EngineDriver, Prompt
 from benchmarks.support.likely_rate import likely_rate
 from benchmarks.support.open_loop import Arrival, Served, serve
-from benchmarks.support.page_cache import drop_page_cache
 from benchmarks.support.random_llama import Shape, random_llama, random_tokens
+from benchmarks.support.random_prompts import zipf_prompts
 from benchmarks.support.rate_search import RateSearch
+from benchmarks.support.stored_chunks import (
+    HOST_BYTES,
+    ChunksOnDisk,
+    engine_over,
+    open_store,
+    store_chunks,
+)
 from heddle.core.errors import InputError, InternalError
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse, QuestionPass, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.tasks import Optimizations
-from heddle.costs.load_choice import choose_loads
-from heddle.engines.llm.build import LlmSettings, assemble
-from heddle.engines.llm.engine import LlmEngine
-from heddle.engines.llm.model.worker import WorkerClock
-from heddle.kv.chunk_directory import Fetch, Found
-from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
 
 BOUND: Final = 3.0
@@ -80,19 +79,14 @@ UNCONTENDED: Final = 5  # prompts whose median the bound is made of
 RATIO: Final = 0.15
 ANSWER_TOKENS: Final = 16
 SHARED_MIN: Final = 3  # prompts that begin alike: their beginning is in any warm prefix cache
-PREFIX_TOKENS: Final = 32
-QUESTION_TOKENS: Final = 64
 CONTEXT_TOKENS_MAX: Final = 4096
 REPETITIONS: Final = 5
 POISSON_ARRIVALS: Final = 256
-ZIPF: Final = 0.75
 TRACE: Final = "trace_ragpulse"
 TRACE_PARTS: Final = ("system", "passages", "history", "web", "user")
-HOST_BYTES: Final = 4 << 30
 DISK_BYTES_PER_S: Final = 100e6
 DISK_CHUNKS: Final = 4
 KV_OF_7B: Final = Shape("7B's KV", 28, 512, 4, 512, kv_heads=4, head_dim=128)
-MODEL: Final = "random Llama"  # what the stored KV belongs to
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,48 +174,6 @@ class Case:
     beginnings: Sequence[Prompt] = ()
 
 
-class BlockingStore(ChunkStore):
-    """Waits for each load where it is asked for; the engine takes no step meanwhile.
-
-    The engine believes that loads cost nothing while it has others to compute, so the choice is
-    made here.
-
-    Args:
-        saved_token_s: what loading a token saves [s].
-    """
-
-    def __init__(
-        self, settings: ChunkStoreSettings, fingerprint: str, saved_token_s: float
-    ) -> None:
-        super().__init__(settings, fingerprint, WorkerClock())
-        self._saved_token_s = saved_token_s
-        self._ended = threading.Event()
-        super().subscribe(self._ended.set)
-
-    def subscribe(self, wake: Callable[[], None]) -> None:
-        """Let it be: nobody waits for a load."""
-
-    def predicted_load_s(self, found: Iterable[Found]) -> list[float]:
-        """Return 0 for what is worth waiting for, and infinity for what is to be prefilled."""
-        chunks = list(found)
-        ends_s = super().predicted_load_s(chunks)
-        order = sorted(range(len(chunks)), key=ends_s.__getitem__)
-        prefill_s = [self._saved_token_s * chunks[i].record.tokens for i in order]
-        loads = choose_loads([ends_s[i] for i in order], prefill_s).loads
-        loaded = frozenset(order[:loads])
-        return [0.0 if i in loaded else math.inf for i in range(len(chunks))]
-
-    def fetch(self, key: bytes) -> ChunkEntry | Fetch:
-        """Return an entry, pinned, once it is in host memory."""
-        while True:
-            self._ended.clear()
-            fetched = super().fetch(key)
-            if fetched is not Fetch.LOADING:
-                return fetched
-            self._ended.wait()
-            self.release(key)
-
-
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Find every contender's rate in every case; the headline is what the bars are about."""
     sizes = QUICK if quick else FULL
@@ -252,7 +204,7 @@ def _cases(sizes: Sizes, seed: int) -> Iterator[Case]:
     model = random_llama(sizes.shape, seed, CONTEXT_TOKENS_MAX)
     poisson = [
         _poisson(
-            _zipf_prompts(sizes.pool, sizes.chunk_tokens, sizes.chunks, seed, number), seed, number
+            zipf_prompts(sizes.pool, sizes.chunk_tokens, sizes.chunks, seed, number), seed, number
         )
         for number in range(sizes.repetitions)
     ]
@@ -265,7 +217,7 @@ def _cases(sizes: Sizes, seed: int) -> Iterator[Case]:
         yield from _in_memory("ragpulse", model, sizes, trace, RAGPULSE_CONTENDERS)
     on_disk = [
         _poisson(
-            _zipf_prompts(sizes.disk_pool, sizes.disk_chunk_tokens, DISK_CHUNKS, seed, number),
+            zipf_prompts(sizes.disk_pool, sizes.disk_chunk_tokens, DISK_CHUNKS, seed, number),
             seed,
             number,
         )
@@ -282,8 +234,8 @@ def _in_memory(
     contenders: tuple[Contender, ...],
 ) -> Iterator[Case]:
     """Yield the case of these arrivals, all of their chunks in host memory."""
-    with closing(_store(ChunkStoreSettings(HOST_BYTES))) as store:
-        _store_chunks(model, store, repetitions, sizes.kv_bytes)
+    with closing(open_store(ChunkStoreSettings(HOST_BYTES))) as store:
+        store_chunks(model, store, _prompts(repetitions), sizes.kv_bytes)
         # All runs take the same store: all chunks are in it, so they change nothing.
         yield Case(
             name,
@@ -304,29 +256,17 @@ def _on_disk(sizes: Sizes, repetitions: Sequence[Arrivals], seed: int) -> Iterat
     prompt_tokens = sum(len(part.token_ids or ()) for part in repetitions[0].requests[0].prompt)
     model = random_llama(KV_OF_7B, seed, CONTEXT_TOKENS_MAX)
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
         settings = ChunkStoreSettings(
             pool_bytes // 3,
-            folder,
+            Path(name),
             2 * (pool_bytes + written_bytes_max),
             load_bytes_per_s=DISK_BYTES_PER_S,
         )
-        with closing(_store(settings)) as store:
-            _store_chunks(model, store, repetitions, sizes.kv_bytes)
-        files = frozenset(_files(folder))
+        stored = ChunksOnDisk.of(model, _prompts(repetitions), settings, sizes.kv_bytes)
 
-        @contextmanager
-        def cold(contender: Contender, full_s: float) -> Iterator[ChunkStore]:
-            for left in _files(folder) - files:
-                left.unlink()  # what an earlier run has added
-            drop_page_cache(files)
-            if contender is BLOCKING:
-                saved_token_s = (1 - RATIO) * full_s / prompt_tokens
-                store: ChunkStore = BlockingStore(settings, MODEL, saved_token_s)
-            else:
-                store = _store(settings)
-            with closing(store):
-                yield store
+        def cold(contender: Contender, full_s: float) -> AbstractContextManager[ChunkStore]:
+            saved_token_s = (1 - RATIO) * full_s / prompt_tokens
+            return stored.cold(saved_token_s if contender is BLOCKING else None)
 
         beginnings = _beginnings(repetitions)
         yield Case("disk", model, repetitions, (ASYNC, BLOCKING), cold, beginnings)
@@ -354,7 +294,7 @@ def _alone_s(case: Case, contender: Contender, full_s: float, sizes: Sizes) -> f
     """Return the median seconds to the first tokens of prompts that come one after another."""
     asked = case.repetitions[0].requests[:UNCONTENDED]
     with case.store_for(contender, full_s) as store:
-        driver = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
+        driver = EngineDriver(engine_over(case.model, store, sizes.kv_bytes))
         return statistics.median(
             driver.first_token_s(arrival.prompt, contender.reuse, contender.mode)
             for arrival in asked
@@ -446,7 +386,7 @@ def _serve(
     seconds, bound_s = sizes.stretches * full_s, BOUND * full_s
     coming = [arrival for arrival in requests if arrival.at <= rate * seconds]
     with case.store_for(contender, full_s) as store:
-        driver = EngineDriver(_engine(case.model, store, sizes.kv_bytes))
+        driver = EngineDriver(engine_over(case.model, store, sizes.kv_bytes))
         for beginning in case.beginnings:
             driver.first_token_s(beginning, mode=Optimizations.EXACT)
         served = serve(
@@ -457,27 +397,8 @@ def _serve(
     return served
 
 
-def _engine(model: LlamaForCausalLM, store: ChunkStore, kv_bytes: int) -> LlmEngine:
-    """Return a new engine over a store, which is closed by whoever opened it."""
-    settings = LlmSettings(Path("in memory"), kv_bytes=kv_bytes, chunk_kv_bytes=HOST_BYTES)
-    return assemble("llm", 1, settings, model, MODEL, NoText(), chunk_cache=store)
-
-
-def _store(settings: ChunkStoreSettings) -> ChunkStore:
-    return ChunkStore(settings, MODEL, WorkerClock())
-
-
-def _store_chunks(
-    model: LlamaForCausalLM, store: ChunkStore, repetitions: Sequence[Arrivals], kv_bytes: int
-) -> None:
-    """Compute every chunk behind what the first prompt begins with, and store its KV."""
-    driver = EngineDriver(_engine(model, store, kv_bytes))
-    prompts = [arrival.prompt for arrivals in repetitions for arrival in arrivals.requests]
-    prefix, question = prompts[0][0], Segment(random_tokens(1, 0))
-    parts = itertools.chain.from_iterable(prompts)
-    for chunk in dict.fromkeys(part for part in parts if part.role is SegmentRole.CHUNK):
-        driver.first_token_s((prefix, chunk, question), FUSIONRAG.reuse, Optimizations.APPROX)
-        store.flush()
+def _prompts(repetitions: Sequence[Arrivals]) -> list[Prompt]:
+    return [arrival.prompt for arrivals in repetitions for arrival in arrivals.requests]
 
 
 def _beginnings(repetitions: Sequence[Arrivals]) -> list[Prompt]:
@@ -491,24 +412,6 @@ def _beginnings(repetitions: Sequence[Arrivals]) -> list[Prompt]:
     shared = [beginning for beginning, count in counts.items() if count >= SHARED_MIN]
     continued = {beginning[:-1] for beginning in shared}
     return [beginning for beginning in shared if beginning not in continued]
-
-
-def _files(folder: Path) -> set[Path]:
-    return {path for path in folder.rglob("*") if path.is_file()}
-
-
-def _zipf_prompts(
-    pool: int, chunk_tokens: int, chunks: int, seed: int, repetition: int = 0
-) -> Iterator[Prompt]:
-    """Draw prompts without end: chunks by their popularity, a question of its own for each."""
-    rng = np.random.default_rng((seed, 1, repetition))
-    weights = 1 / np.arange(1, pool + 1) ** ZIPF
-    texts = [random_tokens(chunk_tokens, seed, 2, number) for number in range(pool)]
-    prefix = Segment(random_tokens(PREFIX_TOKENS, seed, 3))
-    for number in itertools.count():
-        drawn = rng.choice(pool, chunks, replace=False, p=weights / weights.sum())
-        question = Segment(random_tokens(QUESTION_TOKENS, seed, 4, repetition, number))
-        yield (prefix, *(Segment(texts[i], SegmentRole.CHUNK) for i in drawn), question)
 
 
 def _poisson(prompts: Iterator[Prompt], *seed: int) -> Arrivals:

@@ -1,7 +1,7 @@
 """Keeps an engine in this process busy with many tasks at once, without a server around it."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 from time import perf_counter
 
@@ -70,20 +70,28 @@ class EngineDriver:
         mode: Optimizations = Optimizations.OFF,
     ) -> tuple[float, Prefilled]:
         """Ask a prompt alone; return the seconds to its first token, and how it was computed."""
+        [answered] = self.first_tokens([prompt], reuse, mode)
+        return answered
+
+    def first_tokens(
+        self, prompts: Sequence[Prompt], reuse: KvReuse, mode: Optimizations
+    ) -> list[tuple[float, Prefilled]]:
+        """Ask prompts at once; return what `first_token` does, for each."""
         started_s = perf_counter()
-        open_tasks = set(self.ask(prompt, reuse, mode, answer_tokens=1))
-        first_s, prefilled = 0.0, None
+        asked = [self.ask(prompt, reuse, mode, answer_tokens=1) for prompt in prompts]
+        open_tasks = {task for both in asked for task in both}
+        first_s: dict[int, float] = {}
+        prefilled: dict[int, Prefilled] = {}
         while open_tasks:
             for task, result in self.step():
                 if isinstance(result, Progress):
-                    first_s = perf_counter() - started_s
+                    first_s.setdefault(task, perf_counter() - started_s)
                     continue
                 open_tasks.discard(task)
                 if isinstance(result, Prefilled):
                     self.release(result.handle)
-                    prefilled = result
-        assert prefilled is not None, "a prompt is in before its first token"
-        return first_s, prefilled
+                    prefilled[task] = result
+        return [(first_s[answer], prefilled[prefill]) for prefill, answer in asked]
 
     def release(self, handle: KvHandle) -> None:
         """Give a prompt's KV back."""
