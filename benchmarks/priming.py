@@ -40,16 +40,16 @@ QUICK_DATASET: Final = "reader-notes"
 CHUNKS, CHUNKS_QUICK = 200, 20
 NEIGHBOURS, NEIGHBOURS_QUICK = 10, 3
 BATCHES: Final = (1, 10)
-QUESTIONS: Final = 40  # whose passages are primed
+QUESTIONS, QUESTIONS_QUICK = 40, 4  # whose passages are primed
 
 
 def run(quick: bool, seed: int, *, model: str = READER) -> dict[str, object]:
     """Prime the same passages in every form and batch; the headline is of the paper's form."""
     prompts = Prompts.of(model)
     whole = load_dataset(QUICK_DATASET if quick else DATASET)
-    asked = Dataset(whole.name, sample(whole, QUESTIONS, seed))
+    asked = Dataset(whole.name, sample(whole, QUESTIONS_QUICK if quick else QUESTIONS, seed))
     passages = shown_passages(asked)[: CHUNKS_QUICK if quick else CHUNKS]
-    near = Neighbourhood(asked, whole, seed)
+    near = Neighbourhood(asked, asked if quick else whole, seed)
     count = NEIGHBOURS_QUICK if quick else NEIGHBOURS
     rows = []
     for form in (PrimedWith.NEAREST, PrimedWith.PRECEDING):
