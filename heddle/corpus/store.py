@@ -121,6 +121,13 @@ class CorpusStore:
         with self._database.read() as connection:
             return meta_table.revision(connection)
 
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change`, from another thread, soon after other processes have committed.
+
+        It is a hint, which may be missing or come twice: `revision` says what there is.
+        """
+        self._database.subscribe(on_change)
+
     @property
     def vector_count(self) -> int:
         """How many vectors `vectors()` gives: those of live documents."""

@@ -156,6 +156,15 @@ class SimulatedCorpus:
         """The corpus revision: it grows with what is stored."""
         return len(self.disk.stored)
 
+    @property
+    def has_news(self) -> bool:
+        """No: nothing else writes to it."""
+        return False
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when a search by words has ended."""
+        self.words.subscribe(wake)
+
     def newest_revision(self) -> int:
         """Return the revision; no other process writes."""
         return self.revision

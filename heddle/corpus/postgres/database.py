@@ -11,6 +11,7 @@ from heddle.corpus.place import CorpusPlace
 from heddle.corpus.postgres import schema, word_search
 from heddle.corpus.postgres.connection import PostgresConnection
 from heddle.corpus.postgres.errors import postgres_errors
+from heddle.corpus.postgres.listener import Listener
 from heddle.corpus.postgres.pool import SCHEMA, ConnectionPool, Pg
 from heddle.corpus.postgres.word_terms import WordTerms
 from heddle.corpus.rows import scope_query
@@ -78,6 +79,7 @@ class PostgresDatabase:
     def __init__(self, place: CorpusPlace) -> None:
         self.name = place.name
         self._pool = ConnectionPool(place.url, place.name, schema.LOG_ROLE)
+        self._listeners: list[Listener] = []
 
     @cached_property
     def _terms(self) -> WordTerms:
@@ -138,6 +140,10 @@ class PostgresDatabase:
                 is_cancelled=is_cancelled,
             )
 
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change`, from another thread, soon after other processes have committed."""
+        self._listeners.append(Listener(self._pool, f"LISTEN {schema.CHANNEL}", on_change))
+
     def claim(self, task: str) -> "SessionClaim | None":
         """Return the sole right to a task, by a lock of a session; None = another has it."""
         connection = self._pool.connect()
@@ -154,6 +160,9 @@ class PostgresDatabase:
 
     def close(self) -> None:
         """Close the connections; closing twice is fine."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
         self._pool.close()
 
     def _own(self, connection: Pg) -> PostgresConnection:

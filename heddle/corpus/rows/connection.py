@@ -107,6 +107,13 @@ class Database(Protocol):
         """
         ...
 
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change`, from another thread, soon after other processes have committed.
+
+        It is a hint, which may be missing or come twice: the revision says what there is.
+        """
+        ...
+
     def claim(self, task: str) -> "Claim | None":
         """Return the sole right to a task, over all servers of this corpus; None = another has it.
 

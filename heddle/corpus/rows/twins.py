@@ -67,10 +67,13 @@ def merge(connection: Connection, version: int) -> None:
         " ORDER BY chunk_id",
         (version,),
     ).fetchall()
+    shared = _found_digests(connection, version)
     found_for: dict[bytes, int] = {}
     twins = []
     for chunk_id, digest in rows:
-        found = found_for.get(digest) or _found_elsewhere(connection, digest, version)
+        found = found_for.get(digest)
+        if found is None and digest in shared:
+            found = _found_elsewhere(connection, digest, version)
         if found is not None:
             twins.append((found, chunk_id))
         found_for[digest] = found or chunk_id
@@ -109,6 +112,18 @@ def separate(connection: Connection, version: int, revision: int) -> None:
     connection.executemany(
         "UPDATE chunks SET same_as = NULL WHERE chunk_id = ?", ((twin,) for twin, _ in twins)
     )
+
+
+def _found_digests(connection: Connection, version: int) -> set[bytes]:
+    """Return the digests of a version's chunks that equal chunks of other live documents have."""
+    rows = connection.execute(
+        "SELECT DISTINCT mine.digest FROM chunks AS mine JOIN chunks AS other USING (digest)"
+        " JOIN documents ON documents.version = other.version"
+        " WHERE mine.version = ? AND other.version <> ? AND status = 'live'"
+        " AND other.same_as IS NULL",
+        (version, version),
+    )
+    return {bytes(row[0]) for row in rows}
 
 
 def _found_elsewhere(connection: Connection, digest: bytes, version: int) -> int | None:

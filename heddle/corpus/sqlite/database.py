@@ -154,6 +154,9 @@ class Database:
                     raise
                 raise Cancelled("the search by words is no longer wanted") from error
 
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Do nothing: SQLite sends no notices, and asking for the revision takes microseconds."""
+
     def claim(self, task: str) -> FileClaim | None:
         """Return the sole right to a task, by a file in the directory; None = another has it."""
         file = self.path.with_name(f"{task}.lock")

@@ -62,6 +62,7 @@ class SearchEngine(Generic[S]):
         self._ingests = IngestQueue()
         self._has_new_search = False  # it has to see what is committed now
         self._revision_wanted = 0
+        self._is_behind = False
 
     @property
     def name(self) -> str:
@@ -125,9 +126,9 @@ class SearchEngine(Generic[S]):
         )
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake` whenever a search by words has ended beside the steps."""
+        """Call `wake` when a search by words has ended, or another process has committed."""
         if self._corpus is not None:
-            self._corpus.words.subscribe(wake)
+            self._corpus.subscribe(wake)
 
     def close(self) -> None:
         """Release the corpus; nothing is called afterwards."""
@@ -148,7 +149,13 @@ class SearchEngine(Generic[S]):
 
     @property
     def _goes_on(self) -> bool:
-        return self._has_tasks or (self._check is not None and self._check.has_work)
+        has_sample = self._check is not None and self._check.has_work
+        return self._has_tasks or self._has_news or has_sample
+
+    @property
+    def _has_news(self) -> bool:
+        """Whether there is something to follow though no search waits for it."""
+        return self._is_behind or (self._corpus is not None and self._corpus.has_news)
 
     @property
     def _has_tasks(self) -> bool:
@@ -199,15 +206,16 @@ class SearchEngine(Generic[S]):
     # One step ---------------------------------------------------------------------------------
 
     def _follow(self) -> tuple[bool, int]:
-        """Bring the index up to what was committed when the newest search came.
+        """Bring the index up to what was committed when the newest search came, or the last news.
 
         Returns: whether waiting searches may begin, and how many changes were followed.
         """
         corpus = self._corpus
         if corpus is None:
             return True, 0
+        self._is_behind = False  # also where the next line fails: the next news tries again
         with self._tasks.failing("the index can't follow the corpus", self.method.held_up):
-            if self._has_new_search:
+            if self._has_new_search or corpus.has_news:
                 self._revision_wanted = corpus.newest_revision()
                 self._has_new_search = False
             is_covered = corpus.covers(self._revision_wanted)
@@ -216,7 +224,9 @@ class SearchEngine(Generic[S]):
             if self._check is not None:
                 self._check.index_changes()
             followed = self.method.follow()
-            return corpus.covers(self._revision_wanted), followed
+            is_covered = corpus.covers(self._revision_wanted)
+            self._is_behind = not is_covered
+            return is_covered, followed
         return False, 0
 
     def _ingest(self) -> int:

@@ -1,5 +1,6 @@
 """The corpus behind an index, as the engine that searches it sees it."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -26,6 +27,15 @@ class FollowedCorpus(Protocol):
     @property
     def problems(self) -> tuple[str, ...]:
         """Those of the `notes` that stay until somebody acts; the others end by themselves."""
+        ...
+
+    @property
+    def has_news(self) -> bool:
+        """Whether another process may have committed something since the last look."""
+        ...
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, with news and when a search by words has ended."""
         ...
 
     def newest_revision(self) -> int:

@@ -36,12 +36,23 @@ class FollowedSource(ABC, Generic[L]):
         self._source, self._rebuild = source, rebuild
         self._staleness = Staleness() if staleness is None else staleness
         self.words = WordSearches(source)
+        self.has_news = False
         self._embedder = EmbedderGuard(source)
 
     @property
     @abstractmethod
     def revision(self) -> int:
         """The corpus revision that the index covers."""
+
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, from any thread, with news and when a search by words has ended."""
+
+        def hear() -> None:
+            self.has_news = True
+            wake()
+
+        self.words.subscribe(wake)
+        self._source.subscribe(hear)
 
     def newest_revision(self) -> int:
         """Return the newest revision that was committed, here or by another process.
@@ -50,6 +61,7 @@ class FollowedSource(ABC, Generic[L]):
 
         Raises: Unreachable: the corpus has been away for too long.
         """
+        self.has_news = False  # before the look: what is committed during it is news again
         if self._staleness.is_waiting:
             self._staleness.check()
             return self.revision

@@ -81,6 +81,13 @@ class VectorSource(Protocol):
         """Commit vectors in one transaction and return the new revision."""
         ...
 
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change`, from another thread, soon after other processes have committed.
+
+        It is a hint, which may be missing: `revision` says what there is.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of it; nothing is called afterwards."""
         ...

@@ -97,6 +97,10 @@ class ShardSource:
         """Commit vectors to the corpus, whichever part they are; return the new revision."""
         return self._source.store_vectors(chunk_ids, vectors)
 
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` soon after other processes have committed, to whichever part."""
+        self._source.subscribe(on_change)
+
     def close(self) -> None:
         """Let go of the corpus and of the index's folder; closing twice is fine."""
         self._source.close()

@@ -239,13 +239,17 @@ def test_a_character_that_postgresql_cannot_store_is_refused(postgres_store):
     assert postgres_store.stats().documents == 0
 
 
-def test_the_revision_is_announced(postgres_store, postgres_url):
-    with psycopg.connect(postgres_url, autocommit=True) as listener:
-        listener.execute("LISTEN heddle_revision")
+def test_commits_of_others_are_announced(postgres, postgres_store, postgres_url):
+    heard = threading.Semaphore(0)
+    with CorpusStore.open(postgres_url) as other:
+        other.subscribe(heard.release)
+        assert heard.acquire(timeout=30)  # it listens from here on
         put(postgres_store, "a", "one")
         embed(postgres_store)
-        (notice,) = listener.notifies(timeout=10, stop_after=1)
-    assert notice.payload == "1" == str(postgres_store.revision)
+        assert heard.acquire(timeout=30)
+        assert other.revision == 1
+        postgres.run(END_ALL)
+        assert heard.acquire(timeout=30)  # it listens again
 
 
 def test_the_stamp_of_a_new_corpus(postgres_store):

@@ -96,6 +96,9 @@ class MemorySource:
         vectors = np.array([self.rows[i][1] for i in ids], np.float32)
         return Batch(np.array(ids, np.int64), vectors.reshape(len(ids), self.dims))
 
+    def subscribe(self, on_change):
+        self.on_change = on_change
+
     def store_vectors(self, chunk_ids, vectors):
         self.revision += 1
         for chunk_id, vector in zip(chunk_ids, vectors, strict=True):

@@ -108,7 +108,10 @@ class Corpus:
     def __init__(self):
         self.words, self.revision, self.index, self.stored = NoWords(), 0, 0, []
 
+    has_news = False
+
     def newest_revision(self):
+        self.has_news = False
         return self.revision
 
     def covers(self, revision):
@@ -199,6 +202,17 @@ def test_a_search_begins_once_the_index_has_what_was_committed_before_it(engine,
     assert [frame.features["rows"] for frame in frames] == [0, 0, 1, 0]
     assert frames[-1].events[0].result.revision == 3
     assert frames[-1].gauges == {gauges.INDEX_REVISION: 3, gauges.INDEX_VECTORS: 7}
+
+
+def test_news_of_other_processes_are_followed_before_a_search_comes(engine, corpus):
+    corpus.revision, corpus.has_news = 2, True
+    assert engine.has_work
+    frames = [engine.step(0.0, math.inf) for _ in range(3)]
+    assert [frame.features["followed"] for frame in frames] == [1, 1, 0]
+    assert not engine.has_work
+    engine.method.broken, corpus.revision, corpus.has_news = "follow", 3, True
+    engine.step(0.0, math.inf)
+    assert not engine.has_work, "it waits for other news"
 
 
 def test_where_the_index_cannot_follow_those_that_wait_for_it_fail(engine, corpus, tools):
