@@ -20,7 +20,7 @@ RUN python -m pip install --no-cache-dir --index-url "${TORCH_INDEX}" "${TORCH}"
 COPY constraints.txt /tmp/constraints.txt
 RUN --mount=type=bind,from=wheels,source=/wheels,target=/wheels \
     python -m pip install --no-cache-dir -c /tmp/constraints.txt \
-        "heddle[server,documents,otel] @ file://$(ls /wheels/heddle-*.whl)" \
+        "heddle[server,documents,otel,postgres] @ file://$(ls /wheels/heddle-*.whl)" \
         /wheels/heddle_embedder-*.whl /wheels/heddle_extractor-*.whl
 RUN useradd --create-home heddle && mkdir /work && chown heddle:heddle /work
 USER heddle

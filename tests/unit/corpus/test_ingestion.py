@@ -339,14 +339,14 @@ def kill_in_the_middle(progress):
     if batches == 7:
         os.kill(os.getpid(), 9)
 
-with CorpusStore.open(Path(sys.argv[1]), create=True) as store:
+with CorpusStore.open(sys.argv[1], create=True) as store:
     ingestion.ingest_documents(store, [Path(sys.argv[2])], kill_in_the_middle)
 """
 
 
 def test_a_killed_run_goes_on(store, docs):
     write_jsonl(docs / "a.jsonl", **{f"d{n}": f"text {n}" for n in range(200)})
-    arguments = [sys.executable, "-c", KILLED, str(store.place.work), str(docs)]
+    arguments = [sys.executable, "-c", KILLED, store.place.url, str(docs)]
     assert subprocess.run(arguments, check=False).returncode == -9
     assert store.stats().documents == 70
     assert store.runs.source(str(docs / "a.jsonl")) is None

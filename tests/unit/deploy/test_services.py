@@ -35,6 +35,17 @@ def test_the_containers_run_commands_that_are_there(name: str) -> None:
     assert (context / "Dockerfile").is_file()
 
 
+@pytest.mark.parametrize("name", ["heddle", "index"])
+def test_the_containers_run_on_postgresql_too(name: str) -> None:
+    found = yaml.safe_load((DEPLOY / "compose.postgres.yaml").read_text("utf-8"))
+    command, *arguments = found["services"][name]["command"]
+    command_parser(command).parse(arguments)
+    database = found["services"]["postgres"]["environment"]
+    url = f"postgresql://{database['POSTGRES_USER']}@postgres/{database['POSTGRES_DB']}"
+    assert url in arguments
+    assert found["volumes"].keys() == {"postgres"}
+
+
 def test_open_webui_reaches_heddle_by_a_name_that_is_allowed() -> None:
     url = SERVICES["open-webui"]["environment"]["OPENAI_API_BASE_URL"]
     environment = SERVICES["heddle"]["environment"]

@@ -73,7 +73,7 @@ def test_the_log_names_each_damaged_chunk_once(filled, caplog):
     for _ in range(3):
         assert filled.passages([3]) == ()
     assert caplog.text.count("chunk 3 of the document 'b' is damaged") == 1
-    assert f"heddle doctor --index {filled.place.work} --check" in caplog.text
+    assert f"heddle doctor --index {filled.place} --check" in caplog.text
 
 
 def test_no_more_chunks_are_remembered_than_fit(tmp_path, caplog):
