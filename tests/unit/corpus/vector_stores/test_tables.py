@@ -1,6 +1,5 @@
 """Files and vector stores on the disk: whose they are, in pages, and what goes with what."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +17,6 @@ from heddle.corpus.vector_stores.records import FileCounts, FileState
 from tests.unit.corpus.corpora import STAMP, embed, put
 
 NOW_S = 1_700_000_000
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[CorpusStore]:
-    with CorpusStore.open(tmp_path, create=True) as opened:
-        yield opened
 
 
 def sent(store: CorpusStore, name: str = "a.md", tenant: str = "a") -> str:
@@ -123,7 +116,7 @@ def test_a_file_that_any_server_has_deleted_gets_no_more_documents(
     late = Document(document_id(store_id, file_id, 0), "Known", "It is so.", "", tenant="a")
     store.documents.put_documents([(late, chunks)], file=begun)
     assert store.stats().documents == 2
-    with CorpusStore.open(tmp_path) as other:
+    with CorpusStore.open(store.place) as other:
         assert other.uploads.delete("a", file_id)
     with pytest.raises(Cancelled, match=r"a\.md is no longer wanted"):
         store.documents.put_documents([(late, chunks)], file=begun)

@@ -32,7 +32,7 @@ def opened(corpus, tmp_path):
     stores = []
 
     def open_store():
-        log = CorpusStore.open(corpus.directory)
+        log = CorpusStore.open(corpus.place)
         stores.append(CorpusChunkStore(settings(tmp_path / "kv"), "m", Clock(), log))
         return stores[-1]
 
