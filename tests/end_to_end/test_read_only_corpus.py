@@ -66,8 +66,8 @@ def test_what_another_writes_is_found(sealed: Path) -> None:
     sealed.chmod(0o755)
     (sealed / FILE_NAME).chmod(0o644)
     with CorpusStore.open(sealed) as writer:  # as the one who owns it
-        assert writer.documents.delete_document(writer.listed()[0].id)
-        left = len(writer.listed())
+        assert writer.documents.delete_document(writer.documents.listed()[0].id)
+        left = len(writer.documents.listed())
         sealed.chmod(0o555)
         (sealed / FILE_NAME).chmod(0o444)
         done = run("docs", sealed, "ls")
