@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from heddle import Server
+from heddle.cli.main import main
 from heddle.core.errors import HeddleError, Unreachable
 from heddle.corpus.store import CorpusStore
-from tests.helpers.postgres import Databases, databases
+from tests.helpers.postgres import Databases, databases, name_of
 from tests.helpers.tiny_server import index_documents, write_documents
 
 pytestmark = pytest.mark.slow
@@ -83,3 +84,24 @@ def test_the_index_lies_in_a_work_directory_of_this_node(url: str, tmp_path: Pat
     with CorpusStore.open(url) as store:
         work = store.place.work
     assert (work / "index" / "manifest.json").exists()
+
+
+def test_commands_refuse_a_database_in_one_sentence_without_the_password(
+    postgres: Databases, url: str, capsys: pytest.CaptureFixture[str]
+):
+    secret = url.replace("//postgres:@", "//postgres:sesame@")
+    empty = postgres.new()
+    refused = {
+        secret.replace(name_of(url), "nowhere"): "the database refuses the connection",
+        secret.replace(name_of(url), name_of(empty)): "no corpus here; make one with: heddle index",
+    }
+    for where, words in refused.items():
+        assert main(["search", where, "levels", "--words"]) == 2
+        said = capsys.readouterr()
+        assert words in said.err
+        assert len(said.err.strip().splitlines()) == 1
+        assert "sesame" not in said.out + said.err
+    assert main(["doctor", "--index", secret]) in (0, 1)
+    said = capsys.readouterr()
+    assert "vectors" in said.out
+    assert "sesame" not in said.out + said.err

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import select
 import threading
 from collections.abc import Callable
 from typing import Final, LiteralString
@@ -10,7 +9,7 @@ from typing import Final, LiteralString
 import psycopg
 
 from heddle.core.errors import HeddleError
-from heddle.corpus.postgres.pool import ConnectionPool, Pg
+from heddle.corpus.postgres.pool import ConnectionPool, Pg, is_readable
 
 RETRY_S: Final = 2.0  # between two tries while the server is away
 
@@ -59,6 +58,6 @@ class Listener:
         """Call `on_change` with each notice, until `close` or until the connection ends."""
         while not self._is_closed.is_set():
             self._on_change()
-            select.select([connection.fileno(), self._reader], [], [])
+            is_readable(connection.fileno(), self._reader, wait_s=None)
             for _ in connection.notifies(timeout=0):
                 pass  # one call for all of them

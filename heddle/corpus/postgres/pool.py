@@ -106,7 +106,7 @@ class ConnectionPool:
                     return None
                 connection = self._idle.pop()
             # An idle connection has something to read only where the server ends it.
-            if not connection.closed and not select.select([connection.fileno()], [], [], 0)[0]:
+            if not connection.closed and not is_readable(connection.fileno(), wait_s=0):
                 return connection
             connection.close()
 
@@ -117,6 +117,19 @@ class ConnectionPool:
                 self._idle.append(connection)
                 return
         connection.close()
+
+
+def is_readable(*descriptors: int, wait_s: float | None) -> bool:
+    """Wait until a descriptor has something to read, or its other end is closed.
+
+    Args:
+        descriptors: of sockets or pipes; any number, as `select` takes none above 1,023.
+        wait_s: how long at most [s]; None = as long as it takes.
+    """
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if wait_s is None else 1000 * wait_s))
 
 
 _IDLE: Final = psycopg.pq.TransactionStatus.IDLE

@@ -27,9 +27,12 @@ _ROLE: Final = """DO $$ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = '{role}') THEN
         CREATE ROLE {role} NOLOGIN;
     END IF;
-    IF NOT pg_has_role(current_user, '{role}', 'MEMBER') THEN
-        GRANT {role} TO current_user;
-    END IF;
+    BEGIN
+        SET LOCAL ROLE {role};
+        RESET ROLE;
+    EXCEPTION WHEN insufficient_privilege THEN
+        GRANT {role} TO current_user; -- who makes a role may grant it, but not yet take it
+    END;
 END $$"""
 _BASE: Final = (
     f"CREATE TABLE meta (key {_TEXT} PRIMARY KEY, value {_TEXT})",

@@ -11,7 +11,7 @@ from heddle.core.errors import Cancelled, ConfigError, InputError, StorageError,
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.place import CorpusPlace
 from heddle.corpus.store import CorpusStore
-from tests.helpers.postgres import END_ALL, Databases
+from tests.helpers.postgres import END_ALL, Databases, name_of
 
 psycopg = pytest.importorskip("psycopg", reason="PostgreSQL is not installed: psycopg")
 
@@ -90,6 +90,26 @@ def test_a_password_is_never_shown(serve, postgres, caplog):
     with pytest.raises(ConfigError, match="no URL of a database") as refused:
         CorpusStore.open(f"{serve}&nonsense=1")
     assert "secret" not in f"{refused.value} {refused.value.__cause__}"
+
+
+def test_an_owner_needs_no_more_than_to_make_roles_and_schemas(postgres, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEDDLE_WORK", str(tmp_path))
+    postgres.run("CREATE ROLE owner LOGIN")
+    url = postgres.new()
+    postgres.run(f"ALTER DATABASE {name_of(url)} OWNER TO owner")
+    own = url.replace("//postgres:@", "//owner@")
+    try:
+        with pytest.raises(ConfigError, match=r"can't make the tables|GRANT"):
+            CorpusStore.open(own, create=True)  # the roles are there, and it may not grant them
+        postgres.run("GRANT heddle_log, heddle_tenant TO owner")
+        with CorpusStore.open(own, create=True) as store:
+            store.set_embedder(STAMP)
+            filled(store)
+            assert len(store.allowed(SearchScope("ann"))) == len(TEXTS)
+        assert postgres.run("SELECT count(*) FROM heddle.documents", url) == [(18,)]
+    finally:
+        postgres.drop(url)
+        postgres.run("DROP ROLE owner")
 
 
 def test_row_level_security_hides_other_tenants_rows(serve, postgres, postgres_store):
