@@ -65,6 +65,7 @@ class FollowedSource(ABC, Generic[L]):
         if self._staleness.is_waiting:
             self._staleness.check()
             return self.revision
+        self._staleness.begin()
         try:
             newest = self._source.revision
         except Unreachable as error:

@@ -1,17 +1,20 @@
 """How long an index is searched as it is while its corpus can't be reached."""
 
+import math
+
 from heddle.core.errors import Unreachable
 from heddle.core.ports import Clock
 from heddle.engines.vector.perf_clock import PerfClock
 
-RETRY_S = 1.0  # between two looks at a database that is away: each may wait for the network
+RETRY_S = 1.0  # between two looks at a database that is away where each waits for the network
+SLOW_S = 0.1  # a look that takes longer has waited for it
 
 
 class Staleness:
     """Judges whether searches go on without the corpus, and notes that they do.
 
     Args:
-        stale_max_s: how long they may, counted from the last look that succeeded [s]; 0 = never.
+        stale_max_s: how long they may, counted from the first look that failed [s]; 0 = never.
         clock: the time.
     """
 
@@ -19,13 +22,15 @@ class Staleness:
         self._stale_max_s = stale_max_s
         self._clock = PerfClock() if clock is None else clock
         self._seen_s = self._clock.now_s()  # the index was just opened
-        self._failed_s: float | None = None
+        self._begun_s = self._seen_s
+        self._again_s = -math.inf
+        self._away_s = math.inf  # when the first look failed
         self._error: Unreachable | None = None
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the corpus was away a moment ago and is not asked again yet."""
-        return self._failed_s is not None and self._clock.now_s() < self._failed_s + RETRY_S
+        """Whether asking took long a moment ago, in vain, and is not tried again yet."""
+        return self._clock.now_s() < self._again_s
 
     @property
     def note(self) -> str:
@@ -35,10 +40,14 @@ class Staleness:
         since = self._clock.now_s() - self._seen_s
         return f"searched as the corpus was {since:.0f} s ago: {self._error}"
 
+    def begin(self) -> None:
+        """Say that the corpus is asked now."""
+        self._begun_s = self._clock.now_s()
+
     def seen(self) -> None:
         """Say that the corpus answered."""
         self._seen_s = self._clock.now_s()
-        self._failed_s = self._error = None
+        self._away_s, self._again_s, self._error = math.inf, -math.inf, None
 
     def check(self, error: Unreachable | None = None) -> None:
         """Say that the corpus is away; return if searches may go on all the same.
@@ -50,7 +59,8 @@ class Staleness:
         """
         now_s = self._clock.now_s()
         if error is not None:
-            self._failed_s, self._error = now_s, error
+            self._error, self._away_s = error, min(self._away_s, now_s)
+            self._again_s = now_s + (RETRY_S if now_s - self._begun_s > SLOW_S else 0.0)
         assert self._error is not None, "a reason was given the first time"
-        if now_s - self._seen_s > self._stale_max_s:
+        if now_s - self._away_s >= self._stale_max_s:
             raise self._error

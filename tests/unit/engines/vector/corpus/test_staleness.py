@@ -3,7 +3,7 @@
 import pytest
 
 from heddle.core.errors import Unreachable
-from heddle.engines.vector.corpus.staleness import RETRY_S, Staleness
+from heddle.engines.vector.corpus.staleness import RETRY_S, SLOW_S, Staleness
 
 AWAY = Unreachable("the database can't be reached")
 
@@ -25,14 +25,29 @@ def test_searches_go_on_for_as_long_as_they_may():
     clock.time_s = 12.0
     staleness.check(AWAY)
     assert "as the corpus was 9 s ago: the database can't be reached" in staleness.note
-    assert staleness.is_waiting
-    clock.time_s = 12.0 + RETRY_S
-    assert not staleness.is_waiting
-    clock.time_s = 13.5
+    clock.time_s = 21.9
+    staleness.check(AWAY)
+    clock.time_s = 22.0
     with pytest.raises(Unreachable):
         staleness.check(AWAY)
     staleness.seen()
     assert not staleness.note
+    assert not staleness.is_waiting
+
+
+def test_a_corpus_that_takes_long_to_fail_is_not_asked_by_each_search():
+    clock = Clock()
+    staleness = Staleness(60.0, clock)
+    staleness.begin()
+    clock.time_s = SLOW_S / 2
+    staleness.check(AWAY)
+    assert not staleness.is_waiting
+    staleness.begin()
+    clock.time_s = 3.0
+    staleness.check(AWAY)
+    assert staleness.is_waiting
+    staleness.check()
+    clock.time_s = 3.0 + RETRY_S
     assert not staleness.is_waiting
 
 
