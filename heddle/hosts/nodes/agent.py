@@ -25,6 +25,7 @@ from heddle.hosts.machine import read_machine
 from heddle.hosts.nodes.address import Address, tune
 from heddle.hosts.nodes.messages import (
     AskFacts,
+    Awaited,
     Ended,
     HoldAgent,
     JoinLane,
@@ -43,7 +44,7 @@ from heddle.hosts.wire.handshake import answer
 from heddle.hosts.wire.sealed import Sealed
 
 CONNECTIONS_MAX: Final = 256  # two for each lane
-FIRST_WORD_S_MAX: Final = 5.0  # from a proof to the first message, and from a lane to its own
+FIRST_WORD_S_MAX: Final = 10.0  # from a proof to the first message, and from a lane to its own
 LEAVE_S_MAX: Final = 3.0
 _log = logging.getLogger(__name__)
 
@@ -236,6 +237,7 @@ class Agent:
 
     def _run(self, channel: Channel, keeper: _Keeper) -> None:
         wanted = keeper.wanted
+        channel.send(Awaited())
         own = keeper.sockets.get(timeout=FIRST_WORD_S_MAX)  # queue.Empty: it never came
         with own.sock:
             try:

@@ -67,6 +67,11 @@ class StartLane:
 
 
 @dataclass(frozen=True, slots=True)
+class Awaited:
+    """The agent takes the lane, and waits for its own connection."""
+
+
+@dataclass(frozen=True, slots=True)
 class JoinLane:
     """The one message of the server on a lane's connection, before the lane itself has it."""
 

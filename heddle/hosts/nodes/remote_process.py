@@ -4,11 +4,12 @@ import contextlib
 import secrets
 import threading
 import time
-from typing import Final
+from typing import Final, TypeVar
 
 from heddle.hosts.lane_process import Body
 from heddle.hosts.nodes.address import Address, dial
 from heddle.hosts.nodes.messages import (
+    Awaited,
     Ended,
     JoinLane,
     Kill,
@@ -23,8 +24,9 @@ from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 from heddle.runtime.supervision import LaneLimits
 
+T = TypeVar("T", Awaited, Started)
 OWNER: Final = secrets.token_bytes(16)  # of this process's lanes, on all nodes
-STARTED_S_MAX: Final = 10.0
+STARTED_S_MAX: Final = 15.0
 KILLED_S_MAX: Final = 0.5  # a node that doesn't answer is not waited for: its lane's epoch is over
 
 
@@ -93,10 +95,11 @@ class RemoteProcess:
                         limits.crowded_s_max,
                     )
                 )
+                self._await(Awaited)  # or the lane's connection could come before its name
                 self.channel: Channel = dial(address, secret)
                 opened.callback(self.channel.close)
                 self.channel.send(JoinLane(ticket))
-                self.pid = self._await_start()
+                self.pid = self._await(Started).pid
             except ChannelClosed as error:
                 raise ConnectionError(f"node {node} hung up: {error}") from error
             opened.pop_all()
@@ -123,15 +126,18 @@ class RemoteProcess:
         self._control.close()
         return self._how or f"node {self.place} doesn't say how it ended"
 
-    def _await_start(self) -> int:
+    def _await(self, kind: type[T]) -> T:
+        """Return the agent's answer of this kind.
+
+        Raises: ConnectionError: it refuses, or doesn't answer; ChannelClosed: it hangs up.
+        """
         until_s = time.monotonic() + STARTED_S_MAX
         while (left_s := until_s - time.monotonic()) > 0:
             for message in self._control.receive(wait_s=left_s):
-                match message:
-                    case Started(pid=pid):
-                        return pid
-                    case Refused(reason=reason):
-                        raise ConnectionError(f"node {self.place} refused: {reason}")
+                if isinstance(message, kind):
+                    return message
+                if isinstance(message, Refused):
+                    raise ConnectionError(f"node {self.place} refused: {message.reason}")
         raise ConnectionError(f"node {self.place} did not start it within {STARTED_S_MAX:g} s")
 
     def _attend(self) -> None:

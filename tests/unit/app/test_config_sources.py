@@ -19,6 +19,7 @@ TEXTS = {
     "temperature": "0.5",
     "llm_lanes": "prefill,decode",
     "replicas": "llm=2",
+    "agents": "10.0.0.2:7070",
     "stage_mix": "1.5,2",
     "kv_reuse": "epic,0.2",
     "disabled_passes": "ask_ahead",

@@ -30,7 +30,7 @@ def test_each_value_has_its_source(
 ) -> None:
     (here / "heddle.toml").write_text("shards = 2\nkv_cache_bytes = '1G'\n")
     monkeypatch.setenv("HEDDLE_LOG_FORMAT", "json")
-    monkeypatch.setenv("HEDDLE_API_KEY", "hk-secret")
+    monkeypatch.setenv("HEDDLE_API_KEY", "hk-hush")
     lines = printed(capsys, "corpus", "--port", "9").splitlines()
     assert "shards = 2  # heddle.toml" in lines
     assert "kv_cache_bytes = 1073741824  # heddle.toml" in lines
@@ -40,7 +40,7 @@ def test_each_value_has_its_source(
     assert 'host = "127.0.0.1"  # default' in lines
     assert 'nprobe = "default"  # default' in lines
     assert "# HEDDLE_API_KEY is set: ********" in lines
-    assert "secret" not in "".join(lines)
+    assert "hush" not in "".join(lines)
 
 
 def test_it_can_be_saved_and_read_again(capsys: pytest.CaptureFixture, here: Path) -> None:

@@ -199,8 +199,8 @@ def test_a_request_can_do_without_the_answer_cache_of_a_server():
 
 @pytest.fixture
 def closed() -> Iterator[Front]:
-    """A front that asks for a key: `secret` may ask, for the tenant acme."""
-    key = ApiKey("me", digest_of("secret"), "acme", frozenset({KeyScope.ASK}))
+    """A front that asks for a key: `hush` may ask, for the tenant acme."""
+    key = ApiKey("me", digest_of("hush"), "acme", frozenset({KeyScope.ASK}))
     running = Front(KeyRing([key]))
     yield running
     running.stop()
@@ -209,11 +209,11 @@ def closed() -> Iterator[Front]:
 def test_a_server_with_keys_is_sent_the_users_own(
     closed: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("HEDDLE_API_KEY", "secret\n")
+    monkeypatch.setenv("HEDDLE_API_KEY", "hush\n")
     with advertised(tmp_path, closed.advert):
         found = find_server(ServerConfig(index=tmp_path), {})
     assert found is not None
-    assert "secret" not in repr(found)
+    assert "hush" not in repr(found)
     assert passages_of(found.search({"query": "rocks"})) == (PASSAGE,)
     assert isinstance(list(found.ask({"question": "Who?"}))[-1], Answer)
     assert [how["tenant"] for how in closed.server.asked] == ["acme", "acme"]
@@ -259,7 +259,7 @@ def test_a_key_that_no_header_holds(
 def test_a_server_without_keys_is_sent_none(
     front: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("HEDDLE_API_KEY", "secret")
+    monkeypatch.setenv("HEDDLE_API_KEY", "hush")
     with advertised(tmp_path, front.advert):
         assert find_server(ServerConfig(index=tmp_path), {}) == RunningServer(front.advert, "")
 
@@ -267,7 +267,7 @@ def test_a_server_without_keys_is_sent_none(
 def test_a_file_of_another_user_gets_no_key(
     closed: Front, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setenv("HEDDLE_API_KEY", "secret")
+    monkeypatch.setenv("HEDDLE_API_KEY", "hush")
     with advertised(tmp_path, closed.advert):
         owner = (tmp_path / "server.json").stat().st_uid
         if owner == 0:
@@ -292,7 +292,7 @@ def test_over_tls_only_the_certificate_that_it_named_is_spoken_to(tmp_path: Path
         with advertised(tmp_path, other):
             assert find_server(config, {}) is None
         with pytest.raises(EngineError, match="went away"):
-            RunningServer(other, "secret").search({"query": "rocks"})
+            RunningServer(other, "hush").search({"query": "rocks"})
         assert len(front.server.asked) == 1
     finally:
         front.stop()

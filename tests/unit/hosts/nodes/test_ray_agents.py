@@ -6,8 +6,8 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,70 +22,65 @@ from heddle.hosts.nodes.remote_process import RemoteProcess
 from heddle.hosts.process import ProcessLane
 from heddle.runtime.supervision import LaneLimits
 from tests.helpers.echo_engine import CRASH, KINDS, EchoSettings, admit
+from tests.helpers.own_network import in_own_network
 from tests.helpers.port_reader import PortReader
 from tests.helpers.server_state import eventually
 
 pytest.importorskip("ray", reason="ray is not installed")
 pytestmark = pytest.mark.slow
 SECRET = secrets.token_bytes(32)
+PORT = 6379  # in a network of its own
 RAY = (sys.executable, "-m", "ray.scripts.scripts")
 
 
 @contextlib.contextmanager
-def ray_cluster(folder: Path, port: int, **environment: str) -> Iterator[str]:
-    """Start a Ray head on the loopback interface, and stop that one alone at last."""
-    env = {
-        **os.environ,
-        "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_DISABLE_IMPORT_WARNING": "1",
-        "HOME": str(folder),
-        **environment,
-    }
-    options = ("--head", "--node-ip-address=127.0.0.1", f"--port={port}", "--num-cpus=1")
-    small = ("--include-dashboard=false", "--object-store-memory=80000000", "--block")
-    process = subprocess.Popen(
-        [*RAY, "start", *options, *small, f"--temp-dir={folder}/ray"],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    lines: list[str] = []
-    for line in process.stdout:
-        lines.append(line)
-        if "Ray runtime started" in line:
-            break
-    try:
-        assert process.poll() is None, "".join(lines)
-        yield f"127.0.0.1:{port}"
-    finally:
-        process.terminate()
-        process.stdout.close()
-        process.wait()
+def ray_cluster(**environment: str) -> Iterator[str]:
+    """Start the head of a cluster, and stop that one alone at last."""
+    options = ("--head", "--block", f"--port={PORT}", "--num-cpus=1")
+    small = ("--include-dashboard=false", "--object-store-memory=80000000")
+    # A short path: the names of sockets in it may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        quiet = {"RAY_USAGE_STATS_ENABLED": "0", "HOME": folder}
+        process = subprocess.Popen(
+            [*RAY, "start", *options, *small, f"--temp-dir={folder}"],
+            env={**os.environ, **quiet, **environment},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        with process.stdout:
+            said = ""
+            while "Ray runtime started" not in said and (line := process.stdout.readline()):
+                said += line
+            assert process.poll() is None, said
+            try:
+                yield f"127.0.0.1:{PORT}"
+            finally:
+                process.terminate()
+                process.wait()
 
 
-def test_a_cluster_without_a_token_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@in_own_network
+def test_a_cluster_without_a_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     with (
-        ray_cluster(tmp_path, 16379, RAY_AUTH_MODE="disabled") as address,
+        ray_cluster(RAY_AUTH_MODE="disabled") as address,
         pytest.raises(ConfigError, match="has no token: everybody who reaches it"),
     ):
         start_ray_agents(address, SECRET)
 
 
+@in_own_network
 def test_agents_outlive_the_head_and_leave_with_their_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     for name, value in token.items():
         monkeypatch.setenv(name, value)
     limits = LaneLimits(backoff_s=0.01)
     with contextlib.ExitStack() as ending:
-        with ray_cluster(tmp_path, 16380, **token) as address:
+        with ray_cluster(**token) as address:
             (node,) = ask_nodes(start_ray_agents(address, SECRET), SECRET, "ray")
             held = hold(node, SECRET)
             ending.callback(held.close)
