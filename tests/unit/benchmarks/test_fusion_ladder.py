@@ -4,9 +4,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from benchmarks.fusion_ladder import QUICK, RUNGS
 
 from benchmarks import fusion_ladder
+from benchmarks.fusion_ladder import QUICK, RUNGS
 from benchmarks.support.random_llama import Shape
 
 
