@@ -105,6 +105,7 @@ class ServerConfig:
         "how long searches go on while the corpus's database is away",
         details="as the corpus was; each answer notes it; 0 = they fail at once",
         group=SEARCH,
+        form="SECONDS",
         unit="s",
         low=0,
         flag="stale-max",

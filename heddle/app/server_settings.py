@@ -57,6 +57,7 @@ class ServerSettings(TypedDict, total=False):
     hot_clusters: str
     search_pool: PoolPolicy | PoolPolicyWord | None
     search_pool_slo_s: float | None
+    stale_max_s: float
     shards: int
     lost_shard: LostShard | LostShardWord
     llm_lanes: str

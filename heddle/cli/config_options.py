@@ -68,7 +68,7 @@ def add_index(parser: CommandParser) -> None:
         nargs="?",
         default=argparse.SUPPRESS,
         metavar="DIR",
-        help="corpus directory, or postgresql:// URL; default: $HEDDLE_INDEX",
+        help="corpus directory or URL; default: $HEDDLE_INDEX",
     )
 
 

@@ -20,6 +20,7 @@ TEXTS = {
     "llm_lanes": "prefill,decode",
     "replicas": "llm=2",
     "agents": "10.0.0.2:7070",
+    "embedding_lanes": "cpu:0-3,cuda:0",
     "stage_mix": "1.5,2",
     "kv_reuse": "epic,0.2",
     "disabled_passes": "ask_ahead",

@@ -280,7 +280,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     plain = doctor.version
 
     def version(package: str) -> str:
-        if package in ("pypdfium2", "uvicorn", "triton", "llguidance"):
+        if package in ("pypdfium2", "uvicorn", "triton", "llguidance", "psycopg"):
             raise PackageNotFoundError(package)
         return plain(package)
 
@@ -296,6 +296,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
         "gpu": False,
         "mcp": True,
         "otel": True,
+        "postgres": False,
     }  # and none that only developers want
     said = told(capsys, "--model", model, code=1)
     assert "server: heddle serve, answers over HTTP; not installed: " in said
