@@ -393,7 +393,7 @@ class Server:
         self,
         neighbours_max: int = NEIGHBOURS_DEFAULT,
         *,
-        primed_with: PrimedWith | str = PrimedWith.PRECEDING,
+        primed_with: PrimedWith | str = "preceding",
         on_plan: Callable[[PrimingPlan], None] = lambda _: None,
         on_progress: Callable[[PrimingProgress], None] = lambda _: None,
     ) -> PrimingReport:

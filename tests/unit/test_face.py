@@ -33,7 +33,7 @@ SIGNATURES = {
     heddle.Server.submit_embedding: "(self, texts: Sequence[str], "
     "**options: Unpack[EmbeddingOptions]) -> Future[Vectors]",
     heddle.ServerConfig.of: "(generator: str | Path | None = None, "
-    "index: str | Path | None = None, settings: Mapping[str, Any] = {}) -> Self",
+    "index: str | Path | CorpusPlace | None = None, settings: Mapping[str, Any] = {}) -> Self",
     heddle.App.invoke: "(self, inputs: str | Mapping[str, object], "
     "**how: Unpack[RequestOptions]) -> Answer",
     heddle.App.stream: "(self, inputs: str | Mapping[str, object], "
