@@ -22,4 +22,5 @@ def export_adapter(model: AdaptedLlama, path: Path, notes: dict[str, str]) -> No
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     save_file(tensors, partial, metadata=notes)
+    partial.chmod(0o644)  # it is the owner's alone as written, and is to ship
     partial.replace(path)
