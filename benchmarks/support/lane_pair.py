@@ -1,11 +1,10 @@
 """Two embedding lanes of unequal speed on this machine: processes with cores of their own."""
 
+import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Self
-
-import torch
 
 from benchmarks.support.live_lanes import LiveLanes, embedding_lane
 from heddle.core.errors import InputError
@@ -13,8 +12,9 @@ from heddle.core.instruction_sets import VARIABLE
 from heddle.hosts.devices import Device, DeviceKind, detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
 
-# What holds the libraries of a process to the instructions of twenty years ago: matrix products
-# (MKL), compiled products (oneDNN), and everything else (ATen).
+X86: Final = ("x86_64", "AMD64")
+# What holds the libraries of a process to the instructions of twenty years ago. Matrix products are
+# MKL's on some CPUs and oneDNN's on others; everything else is ATen's.
 SSE2: Final = (
     ("MKL_CBWR", "COMPATIBLE"),
     ("ONEDNN_MAX_CPU_ISA", "SSE41"),
@@ -67,10 +67,10 @@ class LanePair:
             if not any(node.has_fast_bfloat16 for node in nodes):
                 raise InputError("this CPU emulates bfloat16: leave --dtype out")
             return cls(_on_cpu("bfloat16", (fast,)), _on_cpu("float32", (slow,)))
-        if not torch.backends.mkl.is_available():
+        if platform.machine() not in X86:
             raise InputError(
-                "the slow lane is held to SSE2 by way of MKL, which this torch doesn't have: run "
-                "this with a torch for x86, or with --dtype bfloat16 where the CPU has that"
+                f"the slow lane is held to SSE2, which {platform.machine()} doesn't have: run this "
+                "with --dtype bfloat16 where the CPU has that in hardware, or with --device cuda"
             )
         return cls(_on_cpu("float32", (fast,)), _on_cpu("float32", (slow,), SSE2))
 

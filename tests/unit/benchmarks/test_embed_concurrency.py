@@ -4,7 +4,6 @@ import os
 from dataclasses import replace
 
 import pytest
-import torch
 
 from benchmarks.embed_concurrency import PAPER_TOKENS, QUESTION_TOKENS, _headline, run
 from benchmarks.support import lane_pair
@@ -47,11 +46,9 @@ def test_beside_a_gpu_the_slow_lane_has_the_other_cores(monkeypatch: pytest.Monk
         pair_on(monkeypatch, MACHINE, device="cuda")
 
 
-def test_a_torch_that_multiplies_with_another_library_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: False)
-    with pytest.raises(InputError, match="by way of MKL, which this torch doesn't have"):
+def test_a_cpu_of_another_kind_has_no_sse2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(InputError, match="SSE2, which aarch64 doesn't have"):
         pair_on(monkeypatch, MACHINE)
 
 
