@@ -75,18 +75,18 @@ class Part:
     fits: int = 1
 
 
-FULL: Final = (
+FULL: Final[tuple[Part, ...]] = (
     Part("minilm", QUESTION_TOKENS, SLOS_S, REPEATS, STRESS_TESTS, FITS),
     Part("minilm", PAPER_TOKENS, SLOS_S, 10),
     Part("bge", QUESTION_TOKENS, PAPER_SLOS_S, 3),
     Part("jina", QUESTION_TOKENS, PAPER_SLOS_S, 3),
 )
-ON_GPU: Final = (
+ON_GPU: Final[tuple[Part, ...]] = (
     *FULL[:2],
     Part("bge", PAPER_TOKENS, PAPER_SLOS_S, 5),
     Part("jina", PAPER_TOKENS, PAPER_SLOS_S, 5),
 )
-QUICK: Final = (
+QUICK: Final[tuple[Part, ...]] = (
     Part("minilm", QUESTION_TOKENS, (0.1,), 3, 1, 2),
     Part("bge", QUESTION_TOKENS, (1.0,), 1),
     Part("jina", QUESTION_TOKENS, (1.0,), 1),
@@ -124,8 +124,8 @@ def run(
             raise InputError(f"--{name} {value}: choose one of {', '.join(known)}, or leave it out")
     models = MODELS[:1] if quick else MODELS
     wanted = models if model is None else (model,)
-    parts = QUICK if quick else FULL if device != "cuda" else ON_GPU
-    parts = tuple(part for part in parts if part.model in wanted)
+    offered = QUICK if quick else FULL if device != "cuda" else ON_GPU
+    parts = tuple(part for part in offered if part.model in wanted)
     settings = Settings(parts, LanePair.here(dtype or "float32", device or "cpu"))
     rows = [row for part in settings.parts for row in _measure(part, settings.pair)]
     headline = _headline([row for row in rows if row["kind"] == "depths"])

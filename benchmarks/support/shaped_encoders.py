@@ -4,8 +4,13 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
+from transformers import (
+    BertConfig,
+    BertModel,
+    PreTrainedModel,
+    XLMRobertaConfig,
+    XLMRobertaModel,
+)
 
 from benchmarks.support.data import made_from
 from heddle.engines.embedding.build import default_model_dir
@@ -46,7 +51,7 @@ def _is_missing(folder: Path) -> bool:
     return not (folder / "model.safetensors").is_file()
 
 
-def _save(model: torch.nn.Module, folder: Path) -> None:
+def _save(model: PreTrainedModel, folder: Path) -> None:
     print(f"writing an encoder of random weights into {folder.name} (not measured) ...")
     shutil.copy(default_model_dir() / "tokenizer.json", folder)
     model.save_pretrained(folder)
