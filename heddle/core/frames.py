@@ -45,7 +45,7 @@ class Failed(NamedTuple):
     """Terminal: the task failed; `is_input` means the caller's input was refused.
 
     `is_final` means that the engine has tried again by itself, or that trying again is no use;
-    `is_full` that the disk had no room for a result.
+    `is_full` that the disk had no room for a result; `is_away` that the corpus can't be reached.
     """
 
     task_id: int
@@ -53,6 +53,7 @@ class Failed(NamedTuple):
     is_input: bool = False
     is_final: bool = False
     is_full: bool = False
+    is_away: bool = False
 
 
 class Cancelled(NamedTuple):

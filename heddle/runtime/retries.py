@@ -3,7 +3,14 @@
 import logging
 from dataclasses import dataclass
 
-from heddle.core.errors import CONTEXT_LIMIT, TOO_LONG, DiskFull, EngineError, InputError
+from heddle.core.errors import (
+    CONTEXT_LIMIT,
+    TOO_LONG,
+    DiskFull,
+    EngineError,
+    InputError,
+    Unreachable,
+)
 from heddle.core.frames import Failed
 from heddle.core.primitives import PrimitiveKind
 from heddle.runtime.counters import Counters
@@ -55,6 +62,7 @@ class Retries:
         Raises:
             InputError: the engine refused the input, or it was under way at two deaths of lanes.
             DiskFull: the disk had no room for the result.
+            Unreachable: the corpus's database is away.
             EngineError: it may not be tried again, or not any more.
         """
         request, run = task.request, task.run
@@ -63,6 +71,8 @@ class Retries:
             raise InputError(f"node {run.primitive.node!r}: {event.message}", code=code)
         if event.is_full:
             raise DiskFull(f"{run.primitive.name}: {event.message}")
+        if event.is_away:
+            raise Unreachable(f"{run.primitive.name}: {event.message}")
         self.suspects.note(request, event.message, now_s)
         may_retry = run.retries < self.retries_max and now_s < request.deadline_s
         may_retry = may_retry and not event.is_final

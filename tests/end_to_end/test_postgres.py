@@ -7,7 +7,7 @@ import pytest
 
 from heddle import Server
 from heddle.cli.main import main
-from heddle.core.errors import HeddleError, Unreachable
+from heddle.core.errors import Unreachable
 from heddle.corpus.store import CorpusStore
 from tests.helpers.postgres import Databases, databases, name_of
 from tests.helpers.tiny_server import index_documents, write_documents
@@ -67,7 +67,7 @@ def test_searches_outlast_the_database_and_writes_do_not(
         assert "can't be reached" in " ".join(found.receipt.fallbacks)
         assert texts(server, tenant="ann") == own
         assert texts(server, hybrid=True)
-        with pytest.raises(HeddleError):  # a tenant that was not looked up says nothing
+        with pytest.raises(Unreachable):  # whose passages a new tenant sees is unknown
             server.search(QUESTION, topk=3, tenant="carl")
         with pytest.raises(Unreachable, match="can't be reached"):
             server.upsert("other", "More text.")

@@ -125,8 +125,8 @@ class FakePort:
         cuts = range(0, len(text), size)
         return tuple(Progress(task_id, (i,), text[i : i + size]) for i in cuts)
 
-    def fail(self, task_id, message="it broke", is_input=False, is_full=False):
-        self.post(Failed(task_id, message, is_input, is_full=is_full))
+    def fail(self, task_id, message="it broke", is_input=False, is_full=False, is_away=False):
+        self.post(Failed(task_id, message, is_input, is_full=is_full, is_away=is_away))
 
     def post(self, *events, lost=False, epoch=None):
         """Send a numbered frame, or lose it on the way."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
-from heddle.core.errors import DiskFull
+from heddle.core.errors import DiskFull, Unreachable
 from heddle.core.frames import Failed, Frame, Load
 from heddle.core.gauges import INDEX_REVISION, INDEX_VECTORS
 from heddle.core.payloads import IngestPayload, SearchPayload
@@ -247,7 +247,9 @@ class SearchEngine(Generic[S]):
             self._report.tell(Failed(task_id, f"storing vectors failed: {error}", is_full=True))
             return 0
         except Exception as error:
-            self._report.failed(task_id, f"storing vectors failed: {error}")
+            is_away = isinstance(error, Unreachable)
+            message = f"storing vectors failed: {error}"
+            self._report.tell(Failed(task_id, message, is_away=is_away))
             return 0
         self._report.done(task_id, Ingested(payload.rows, revision))
         return payload.rows

@@ -9,7 +9,7 @@ import numpy as np
 
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.errors import InputError, Unreachable
-from heddle.core.frames import Progress
+from heddle.core.frames import Failed, Progress
 from heddle.core.results import Hits, RankedHits, RecallEstimate
 from heddle.costs.step_report import StepReport
 from heddle.engines.vector.corpus.followed_corpus import FollowedCorpus
@@ -27,14 +27,16 @@ class Failing:
     """Fails tasks where its block raises; the code after the block goes on.
 
     Args:
-        fail: takes the tasks and a message.
+        fail: takes the tasks, a message, and whether the corpus is away.
         what: failed, the beginning of the message.
         whose: the tasks.
     """
 
     __slots__ = ("_fail", "_what", "_whose")
 
-    def __init__(self, fail: Callable[[Iterable[int], str], None], what: str, whose: Whose) -> None:
+    def __init__(
+        self, fail: Callable[[Iterable[int], str, bool], None], what: str, whose: Whose
+    ) -> None:
         self._fail, self._what, self._whose = fail, what, whose
 
     def __enter__(self) -> None:
@@ -49,7 +51,8 @@ class Failing:
         """Fail the tasks if the block raised an Exception; others go on their way."""
         if not isinstance(error, Exception):
             return False
-        self._fail(self._whose(), f"{self._what}: {error}")
+        is_away = isinstance(error, Unreachable)
+        self._fail(self._whose(), f"{self._what}: {error}", is_away)
         return True
 
 
@@ -185,7 +188,13 @@ class SearchTasks(Generic[S]):
 
     def failing(self, what: str, whose: Whose) -> Failing:
         """Return a context whose block fails these searches if it raises."""
-        return Failing(self.fail, what, whose)
+        return Failing(self._fail_at, what, whose)
+
+    def _fail_at(self, task_ids: Iterable[int], message: str, is_away: bool) -> None:
+        """End searches with an error; `is_away`: the corpus can't be reached."""
+        for task_id in task_ids:
+            if self.drop(task_id):
+                self._report.tell(Failed(task_id, message, is_away=is_away))
 
     def take_words(self) -> None:
         """Take in what searches by words have found, and end the tasks that only lacked that."""

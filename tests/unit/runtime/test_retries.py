@@ -3,7 +3,7 @@
 import pytest
 
 from heddle.core.commands import Admit, Cancel
-from heddle.core.errors import DeadlineExceeded, DiskFull, EngineError
+from heddle.core.errors import DeadlineExceeded, DiskFull, EngineError, Unreachable
 from heddle.core.frames import Done, Failed, Frame, Progress
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Priority
@@ -301,6 +301,15 @@ class TestLostIngestion:
         bench.cycle()
         assert isinstance(ingesting.error, DiskFull)
         assert "no room" in str(ingesting.error)
+        assert len(bench.vector.tasks()) == 1
+        bench.assert_idle()
+
+    def test_a_corpus_that_is_away_is_told_as_such_and_not_tried_again(self, bench, ingesting):
+        (task,) = bench.vector.open.values()
+        bench.vector.fail(task.task_id, "the database can't be reached", is_away=True)
+        bench.cycle()
+        assert isinstance(ingesting.error, Unreachable)
+        assert "can't be reached" in str(ingesting.error)
         assert len(bench.vector.tasks()) == 1
         bench.assert_idle()
 
