@@ -56,7 +56,7 @@ class Sealed:
 
     def __init__(self, state: SealState, message_bytes_max: int = MESSAGE_BYTES_MAX) -> None:
         self.message_bytes_max: float = message_bytes_max
-        self._state = state
+        self._sending_key, self._receiving_key, self._sent, self._received = state
         self._pending = bytearray()  # less than a record, unproved
         self._message = bytearray()  # the parts of a message that have proved themselves
         self._problem = ""
@@ -64,7 +64,7 @@ class Sealed:
     @property
     def received(self) -> int:
         """The records that have come and have proved themselves."""
-        return self._state.received
+        return self._received
 
     @property
     def state(self) -> SealState:
@@ -74,7 +74,7 @@ class Sealed:
         """
         if self._pending or self._message:
             raise ChannelBroken("more was sent than the stream's other end had asked for")
-        return self._state
+        return SealState(self._sending_key, self._receiving_key, self._sent, self._received)
 
     def encode(self, message: object) -> Packet:
         """Return a message's pickle."""
@@ -114,8 +114,8 @@ class Sealed:
 
     def _record(self, part: bytes, flags: int) -> bytes:
         head = _HEAD.pack(len(part) | flags)
-        seal = _seal(self._state.sending_key, self._state.sent, head, part)
-        self._state = self._state._replace(sent=self._state.sent + 1)
+        seal = _seal(self._sending_key, self._sent, head, part)
+        self._sent += 1
         return b"".join((head, part, seal))
 
     def _open(self, data: memoryview) -> tuple[list[object], int]:
@@ -133,6 +133,9 @@ class Sealed:
                 break
             self._prove(data[start:body], data[body : body + length], data[body + length : end])
             start = end
+            if not goes_on and not self._message:  # as nearly all are
+                messages.append(pickle.loads(data[body : body + length]))
+                continue
             self._message += data[body : body + length]
             if not goes_on:
                 message, self._message = self._message, bytearray()
@@ -141,13 +144,13 @@ class Sealed:
 
     def _prove(self, head: memoryview, part: memoryview, seal: memoryview) -> None:
         """Count a record, or refuse it."""
-        right = _seal(self._state.receiving_key, self._state.received, head, part)
+        right = _seal(self._receiving_key, self._received, head, part)
         if not hmac.compare_digest(right, seal):
             raise self._broken("has a wrong seal")
-        self._state = self._state._replace(received=self._state.received + 1)
+        self._received += 1
 
     def _broken(self, what: str) -> ChannelBroken:
-        self._problem = f"record {self._state.received} {what}: somebody else wrote into the stream"
+        self._problem = f"record {self._received} {what}: somebody else wrote into the stream"
         return ChannelBroken(self._problem)
 
 
