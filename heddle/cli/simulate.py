@@ -1,6 +1,7 @@
 """`heddle simulate pool`: how many vector GPUs a load needs, and where they should stand."""
 
 import argparse
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
@@ -14,11 +15,12 @@ from heddle.core.cache import write_json
 from heddle.core.errors import InputError
 from heddle.simulator.line_plot import Panel, line_plot
 from heddle.simulator.placement import NODE_GPUS, Cluster, Placement
-from heddle.simulator.rag_cluster import Load, Outcome, RagCluster
+from heddle.simulator.rag_cluster import Load, Outcome, RagCluster, answer_s
 from heddle.simulator.roofline import (
     SearchShape,
     decode_step_s,
     extend_s,
+    kv_tokens_max,
     prefill_s,
     saturation,
     utilisation,
@@ -27,6 +29,9 @@ from heddle.simulator.roofline import (
 LOADS: Final = (0.3, 0.6, 0.85)  # of what the prefill nodes can take in the pool placement
 POOL_GPUS_MAX: Final = 64
 ALWAYS_UNDER_WAY: Final = 0.5  # a run answers at least so many of its prompts, or is overloaded
+ANSWERS_LONG: Final = 4  # a run, by default
+ANSWERS_LONG_MIN: Final = 3  # so that more than ALWAYS_UNDER_WAY come to their end
+DURATION_S_MIN: Final = 5.0
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -35,14 +40,14 @@ def add_arguments(parser: CommandParser) -> None:
         "what", choices=["pool"], help="model a pool of vector-search GPUs beside an LLM"
     )
     add = parser.add_argument_group("the cluster").add_argument
-    add("--prefill-nodes", type=int, default=2, metavar="N", help="nodes with 8 GPUs; default: 2")
-    add("--decode-nodes", type=int, default=4, metavar="N", help="nodes with 8 GPUs; default: 4")
+    add("--prefill-nodes", type=int, default=8, metavar="N", help="nodes with 8 GPUs; default: 8")
+    add("--decode-nodes", type=int, default=16, metavar="N", help="nodes with 8 GPUs; default: 16")
     add(
         "--pool-gpus",
         type=int,
         metavar="N",
-        help="GPUs of the pool; default: the number of decode nodes, so that all placements have "
-        "the same number of GPUs",
+        help="GPUs of the pool; default: the fewest that keep the SLO; where no number "
+        "does, as many as decode nodes",
     )
     add(
         "--vectors", type=float, default=1e8, metavar="N", help="vectors in the index; default: 1e8"
@@ -59,9 +64,9 @@ def add_arguments(parser: CommandParser) -> None:
     load(
         "--prompt-tokens",
         type=int,
-        default=4000,
+        default=1000,
         metavar="N",
-        help="tokens of a prompt; default: 4000",
+        help="tokens of a prompt; default: 1000",
     )
     load(
         "--answer-tokens",
@@ -73,11 +78,16 @@ def add_arguments(parser: CommandParser) -> None:
     load(
         "--probe-every",
         type=int,
-        default=16,
+        default=8,
         metavar="N",
-        help="tokens between searches; default: 16",
+        help="tokens between searches; default: 8",
     )
-    load("--duration-s", type=float, default=20.0, metavar="S", help="simulated time; default: 20")
+    load(
+        "--duration-s",
+        type=float,
+        metavar="S",
+        help="simulated time; default: four times an answer's",
+    )
     load("--seed", type=int, default=0, help="random seed; default: 0")
     slo = parser.add_argument_group("the SLO").add_argument
     slo(
@@ -100,18 +110,19 @@ def run(options: argparse.Namespace) -> int:
     _check(options)
     print("MODELLED: rooflines of data sheets, derated; the pool's scheduler is the real one.\n")
     cluster = _cluster(options)
-    print(*_rooflines(cluster), sep="\n")
+    print(*_rooflines(cluster, options.prompt_tokens + options.answer_tokens), sep="\n")
     rates = options.prompts_per_s or _three_loads(cluster, options.prompt_tokens)
     rows, answers = [], []
     for rate in rates:
-        load = _load(options, rate)
-        print(f"\n{rate:.3g} prompts/s")
+        load = _load(cluster, options, rate)
+        print(f"\n{rate:.3g} prompts/s for {load.duration_s:.0f} s")
+        gpus, answer = _answer(cluster, load, options)
         for placement in Placement:
-            placed = replace(cluster, placement=placement)
+            pool_gpus = options.pool_gpus or gpus or options.decode_nodes
+            placed = replace(cluster, placement=placement, pool_gpus=pool_gpus)
             outcome = RagCluster(placed, load).run()
             rows.append(_row(placed, rate, outcome))
             print(_line(placed, outcome))
-        gpus, answer = _answer(cluster, load, options)
         print(answer)
         answers.append({"prompts_per_s": rate, "pool_gpus_needed": gpus})
     if options.plot is not None:
@@ -129,7 +140,6 @@ def _check(options: argparse.Namespace) -> None:
         "prompt_tokens",
         "answer_tokens",
         "probe_every",
-        "duration_s",
         "ttft_s",
         "stall",
     ):
@@ -146,20 +156,34 @@ def _cluster(options: argparse.Namespace) -> Cluster:
         Placement.POOL,
         prefill_nodes=options.prefill_nodes,
         decode_nodes=options.decode_nodes,
-        pool_gpus=options.decode_nodes if options.pool_gpus is None else options.pool_gpus,
+        pool_gpus=1 if options.pool_gpus is None else options.pool_gpus,
         search=SearchShape(vectors=options.vectors, extends=options.extends),
     )
 
 
-def _load(options: argparse.Namespace, prompts_per_s: float) -> Load:
-    return Load(
+def _load(cluster: Cluster, options: argparse.Namespace, prompts_per_s: float) -> Load:
+    """Return a load that lasts several answers.
+
+    Raises:
+        InputError: its length is given, and too short for its answers.
+    """
+    load = Load(
         prompts_per_s,
-        duration_s=options.duration_s,
         prompt_tokens=options.prompt_tokens,
         answer_tokens=options.answer_tokens,
         probe_every=options.probe_every,
         seed=options.seed,
     )
+    one_s = answer_s(cluster, load)
+    least_s = ANSWERS_LONG_MIN * one_s
+    if options.duration_s is None:
+        return replace(load, duration_s=max(DURATION_S_MIN, ANSWERS_LONG * one_s))
+    if not options.duration_s >= least_s:
+        raise InputError(
+            f"--duration-s {options.duration_s:g}: an answer takes {one_s:.2g} s at "
+            f"{prompts_per_s:.3g} prompts/s, so give at least {math.ceil(least_s)}"
+        )
+    return replace(load, duration_s=options.duration_s)
 
 
 def _three_loads(cluster: Cluster, prompt_tokens: int) -> list[float]:
@@ -167,25 +191,36 @@ def _three_loads(cluster: Cluster, prompt_tokens: int) -> list[float]:
     return [share * prompts_per_s for share in LOADS]
 
 
-def _rooflines(cluster: Cluster) -> Iterator[str]:
-    """Yield each stage's plateau and the batch that comes to it. (Trinity §2)"""
+def _rooflines(cluster: Cluster, context: int) -> Iterator[str]:
+    """Yield what each stage reaches with the largest batch that it can have. (Trinity §2)"""
     gpu, llm, search = cluster.gpu, cluster.llm, cluster.search
-    context, token_flops = 4000, 2 * llm.parameters_active
-    stages = {
-        "prefill (tokens)": lambda n: utilisation(
-            gpu, token_flops * n, prefill_s(gpu, llm, n, NODE_GPUS) * NODE_GPUS
+    token_flops = 2 * llm.parameters_active
+    stages: dict[str, tuple[Callable[[int], float], int]] = {
+        "prefill (tokens)": (
+            lambda n: utilisation(
+                gpu, token_flops * n, prefill_s(gpu, llm, n, NODE_GPUS) * NODE_GPUS
+            ),
+            kv_tokens_max(gpu, llm, NODE_GPUS),
         ),
-        "decode (sequences)": lambda n: utilisation(
-            gpu, token_flops * n, decode_step_s(gpu, llm, n, context, NODE_GPUS) * NODE_GPUS
+        f"decode ({context} tokens each)": (
+            lambda n: utilisation(
+                gpu, token_flops * n, decode_step_s(gpu, llm, n, context, NODE_GPUS) * NODE_GPUS
+            ),
+            cluster.batch_max(context),
         ),
-        "vector search (searches)": lambda n: utilisation(
-            gpu, 3.0 * n * search.degree * search.dims, extend_s(gpu, search, n)
+        "vector search (slots)": (
+            lambda n: utilisation(
+                gpu, 3.0 * n * search.degree * search.dims, extend_s(gpu, search, n)
+            ),
+            search.slots,
         ),
     }
-    yield f"{'roofline':<26}{'saturates at':>14}{'plateau, of peak FLOP/s':>26}"
-    for name, use in stages.items():
-        batch, plateau = saturation(use)
-        yield f"{name:<26}{batch:>14}{plateau:>25.2%}"
+    yield f"{'roofline':<28}{'saturates at':>13}{'room for':>10}{'reaches, of peak FLOP/s':>25}"
+    for name, (use, room) in stages.items():
+        batch = saturation(use)
+        at = str(batch) if batch <= room else f"({batch})"
+        yield f"{name:<28}{at:>13}{room:>10}{use(max(1, min(batch, room))):>25.2%}"
+    yield "(in brackets: beyond what a node's memory, or a vector GPU's slots, have room for)"
 
 
 def _row(cluster: Cluster, rate: float, outcome: Outcome) -> dict[str, object]:

@@ -17,6 +17,7 @@ from heddle.simulator.roofline import (
     LlmShape,
     SearchShape,
     decode_step_s,
+    kv_tokens_max,
     prefill_s,
 )
 
@@ -64,7 +65,7 @@ class Cluster:
             that host what each decode node's index displaced.
 
     Raises:
-        ConfigError: there are none of something, or the index doesn't fit.
+        ConfigError: there are none of something, or the index or the model doesn't fit.
     """
 
     placement: Placement
@@ -83,6 +84,11 @@ class Cluster:
             raise ConfigError(
                 f"a replica of the index has {self.search.index_bytes / 1e9:.0f} GB, a GPU "
                 f"{self.gpu.memory_bytes / 1e9:.0f}; model fewer vectors"
+            )
+        if not kv_tokens_max(self.gpu, self.llm, self._compute_gpus):
+            raise ConfigError(
+                f"the model has {self.llm.parameters / 1e9:.0f} GB of weights, a node's "
+                f"{self._compute_gpus} GPUs {self._compute_gpus * self.gpu.memory_bytes / 1e9:.0f}"
             )
 
     @property
@@ -103,12 +109,25 @@ class Cluster:
             case Placement.POOL:
                 return self.pool_gpus
 
+    @property
+    def _compute_gpus(self) -> int:
+        """Of a prefill node: a displaced GPU is missing from it."""
+        return NODE_GPUS - (self.placement is not Placement.POOL)
+
+    def batch_max(self, context: int) -> int:
+        """Return how many sequences of so many tokens a decode node's memory holds.
+
+        The weights of a displaced GPU's experts stand on another node, and its memory is missing.
+        """
+        gpus = NODE_GPUS - (self.placement is Placement.COUPLED)
+        return kv_tokens_max(self.gpu, self.llm, gpus, gpus / NODE_GPUS) // context
+
     def prompt_s(self, tokens: int) -> float:
         """Return how long a prompt takes on a prefill node, all-reduces included [s].
 
-        A displaced GPU is missing from the node: what is left shares the work, still a ring.
+        What a displaced GPU leaves shares the work, still a ring.
         """
-        gpus = NODE_GPUS - (self.placement is not Placement.POOL)
+        gpus = self._compute_gpus
         size = tokens * self.llm.hidden * 2  # all-reduces are in 16 bits
         ring_s = 2 * (gpus - 1) * self.links.transfer_s(size / gpus, in_node=True)
         reduces_s = REDUCES_PER_LAYER * self.llm.layers * ring_s

@@ -7,6 +7,7 @@ from math import ceil
 
 import numpy as np
 
+from heddle.core.errors import ConfigError
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.simulator.placement import Cluster, Placement
@@ -21,13 +22,16 @@ SLO_FACTOR = 3.0  # the pool's deadline for a prefill search, in searches alone
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is asked of a cluster: Poisson prompts that search once, then every few tokens."""
+    """What is asked of a cluster: Poisson prompts that search once, then every few tokens.
+
+    `batch_max` bounds a decode node's sequences where its memory would hold more.
+    """
 
     prompts_per_s: float
     duration_s: float = 20.0
-    prompt_tokens: int = 4000
+    prompt_tokens: int = 1000
     answer_tokens: int = 256
-    probe_every: int = 16
+    probe_every: int = 8
     batch_max: int = 256
     seed: int = 0
 
@@ -96,6 +100,9 @@ class RagCluster:
         cluster: what there is, and how long things take on it.
         load: what is asked.
         policy: of the vector pool, or of each vector GPU where there is none.
+
+    Raises:
+        ConfigError: a decode node's memory doesn't hold one sequence.
     """
 
     def __init__(
@@ -110,6 +117,7 @@ class RagCluster:
         self._decode = [_DecodeNode() for _ in range(cluster.decode_nodes)]
         self._extend_s = extend_s(cluster.gpu, cluster.search, cluster.search.slots)
         self._prompt_s = cluster.prompt_s(load.prompt_tokens)
+        self._batch_max = _batch_max(cluster, load)
         self._kv_bytes = 0.0
         self._kv_since_s = 0.0
         self._devices = self._placed(policy)
@@ -219,7 +227,7 @@ class RagCluster:
 
     def _queue_decode(self, prompt: _Prompt) -> None:
         node = self._decode[prompt.node]
-        if node.active == self._load.batch_max:
+        if node.active == self._batch_max:
             node.queue.append(prompt)
             return
         node.active += 1
@@ -251,6 +259,31 @@ class RagCluster:
         self._counts.stalled_s += took_s
         self._devices[Stage.DECODE, prompt.node].meters.decoded(took_s, decoded_s)
         self._decode_on(prompt)
+
+
+def _batch_max(cluster: Cluster, load: Load) -> int:
+    context = load.prompt_tokens + load.answer_tokens
+    held = cluster.batch_max(context)
+    if not held:
+        raise ConfigError(f"a decode node's memory doesn't hold one sequence of {context} tokens")
+    return min(load.batch_max, held)
+
+
+def answer_s(cluster: Cluster, load: Load) -> float:
+    """Return how long a prompt is under way if nothing waits: prefill, decode and searches [s].
+
+    A decode node has the batch at which it writes what the load asks of it, or its largest.
+
+    Raises:
+        ConfigError: a decode node's memory doesn't hold one sequence.
+    """
+    tokens_per_s = load.prompts_per_s * load.answer_tokens / cluster.decode_nodes
+    search_s = cluster.search.extends * extend_s(cluster.gpu, cluster.search, cluster.search.slots)
+    for batch in range(1, _batch_max(cluster, load) + 1):
+        token_s = cluster.step_s(batch, load.prompt_tokens) + search_s / load.probe_every
+        if batch >= 1 + tokens_per_s * token_s:  # itself, and whom a Poisson arrival meets
+            break
+    return search_s + cluster.prompt_s(load.prompt_tokens) + load.answer_tokens * token_s
 
 
 def _p95(values: list[float]) -> float:

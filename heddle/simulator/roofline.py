@@ -12,13 +12,15 @@ SATURATED = 0.95  # of the plateau, from which a batch size counts as saturating
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU; `reached` is the share of a peak that kernels come to."""
+    """One GPU; `reached` is the share of a peak that kernels come to, `usable` of the memory what
+    activations and the allocator leave."""
 
     flops_per_s: float = 989e12
     bytes_per_s: float = 4.8e12
     memory_bytes: float = 141e9
     reached: float = 0.6
     launch_s: float = 30e-6
+    usable: float = 0.9
 
     def seconds(self, flops: float, moved_bytes: float) -> float:
         """Return how long work takes, by whichever roof it hits [s]."""
@@ -83,6 +85,12 @@ def decode_step_s(gpu: Gpu, llm: LlmShape, batch: int, context: int, gpus: int) 
     return gpu.seconds(2 * llm.parameters_active * batch, weights + kv) / gpus
 
 
+def kv_tokens_max(gpu: Gpu, llm: LlmShape, gpus: int, share: float = 1.0) -> int:
+    """Return of how many tokens some GPUs hold the KV beside a share of the weights; 0 = none."""
+    left_bytes = gpus * gpu.usable * gpu.memory_bytes - share * llm.parameters
+    return max(0, int(left_bytes / llm.kv_bytes))
+
+
 def extend_s(gpu: Gpu, search: SearchShape, batch: int) -> float:
     """Return how long one extend of so many searches takes, launch included [s]."""
     compared = batch * search.degree
@@ -95,8 +103,8 @@ def utilisation(gpu: Gpu, flops: float, seconds: float) -> float:
     return flops / seconds / gpu.flops_per_s
 
 
-def saturation(use: Callable[[int], float], batch_max: int = 1 << 17) -> tuple[int, float]:
-    """Return the smallest power of two that saturates, and the plateau.
+def saturation(use: Callable[[int], float], batch_max: int = 1 << 17) -> int:
+    """Return the smallest power of two that comes near the plateau.
 
     Args:
         use: batch size to utilisation; only ever grows.
@@ -106,4 +114,4 @@ def saturation(use: Callable[[int], float], batch_max: int = 1 << 17) -> tuple[i
     batch = 1
     while batch < batch_max and use(batch) < SATURATED * plateau:
         batch *= 2
-    return batch, plateau
+    return batch

@@ -1,24 +1,26 @@
 """`heddle simulate pool`: a table for every placement and load, a plot, an answer, and refusals."""
 
 import json
+import re
 
 import pytest
 
 from heddle.cli.main import main
 from heddle.cli.simulate import smallest
 
-QUICK = ["simulate", "pool", "--duration-s", "2", "--answer-tokens", "32"]
+QUICK = ["simulate", "pool", "--duration-s", "2", "--answer-tokens", "32", "--probe-every", "16"]
 
 
 def test_it_prints_a_table_and_an_answer_and_draws(tmp_path, capsys):
     plot, table = tmp_path / "pool.svg", tmp_path / "pool.json"
-    code = main([*QUICK, "--prompts-per-s", "2", "6", "--plot", str(plot), "--json", str(table)])
+    load = ["--prompts-per-s", "2", "6", "--prompt-tokens", "4000"]
+    code = main([*QUICK, *load, "--plot", str(plot), "--json", str(table)])
     told = capsys.readouterr().out
     assert code == 0
     assert told.count("coupled:") == told.count("with_prefill:") == 2
     assert told.count("vector GPUs that a pool needs for this SLO: 1") == 2
     assert "MODELLED" in told
-    assert "saturates at" in told
+    assert re.search(r"decode \(4032 tokens each\) +\(\d+\) +\d{4} ", told)  # beyond its memory
     assert plot.read_text().startswith("<svg")
     told = json.loads(table.read_text())
     assert [answer["pool_gpus_needed"] for answer in told["answers"]] == [1, 1]
@@ -54,6 +56,7 @@ def test_an_slo_that_nothing_keeps_is_said(capsys):
         ["--probe-every", "0"],
         ["--pool-gpus", "0"],
         ["--vectors", "1e12"],
+        ["--prompt-tokens", "9000000"],
         ["--ttft-s", "nan"],
         ["--plot", "pool.png"],
     ],
@@ -61,3 +64,8 @@ def test_an_slo_that_nothing_keeps_is_said(capsys):
 def test_what_makes_no_sense_is_refused(wrong, capsys):
     assert main([*QUICK, *wrong]) == 2
     assert "error:" in capsys.readouterr().err
+
+
+def test_a_run_shorter_than_its_answers_is_refused_with_the_length_it_needs(capsys):
+    assert main(["simulate", "pool", "--prompts-per-s", "60", "--duration-s", "5"]) == 2
+    assert re.search(r"an answer takes .* s .* give at least \d+$", capsys.readouterr().err.strip())

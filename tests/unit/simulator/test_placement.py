@@ -6,7 +6,7 @@ import pytest
 
 from heddle.core.errors import ConfigError
 from heddle.simulator.placement import Cluster, Links, Placement
-from heddle.simulator.roofline import SearchShape
+from heddle.simulator.roofline import Gpu, SearchShape
 
 POOL = Cluster(Placement.POOL, prefill_nodes=2, decode_nodes=4, pool_gpus=4)
 COUPLED = replace(POOL, placement=Placement.COUPLED)
@@ -49,3 +49,13 @@ def test_a_cluster_of_nothing_is_refused(values):
 def test_an_index_beyond_a_gpu_is_refused():
     with pytest.raises(ConfigError, match="fewer vectors"):
         replace(POOL, search=SearchShape(vectors=1e9))
+
+
+def test_a_node_decodes_as_many_sequences_as_its_memory_holds():
+    assert 800 < COUPLED.batch_max(4000) < POOL.batch_max(4000) < 1300
+    assert POOL.batch_max(8000) == POOL.batch_max(4000) // 2
+
+
+def test_a_model_beyond_a_nodes_memory_is_refused():
+    with pytest.raises(ConfigError, match="671 GB of weights"):
+        replace(POOL, gpu=Gpu(memory_bytes=90e9))

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
-from heddle.simulator.placement import Cluster, Placement
-from heddle.simulator.rag_cluster import Load, RagCluster
-from heddle.simulator.roofline import SearchShape
+import pytest
 
-LOAD = Load(8.0, duration_s=4.0, answer_tokens=64)
+from heddle.core.errors import ConfigError
+from heddle.simulator.placement import Cluster, Placement
+from heddle.simulator.rag_cluster import Load, RagCluster, answer_s
+from heddle.simulator.roofline import Gpu, SearchShape
+
+LOAD = Load(8.0, duration_s=4.0, prompt_tokens=4000, answer_tokens=64, probe_every=16)
 POOL = Cluster(Placement.POOL)
 
 
@@ -46,3 +49,21 @@ def test_more_prompts_than_prefill_can_take_show_as_such():
     flooded = outcome(load=replace(LOAD, prompts_per_s=100.0))
     assert flooded.prefill_use > 0.95
     assert flooded.finished_share < 0.5
+
+
+def test_sequences_that_memory_does_not_hold_wait():
+    heavy = replace(LOAD, prompts_per_s=20.0, duration_s=8.0, answer_tokens=512)
+    tight = replace(POOL, gpu=Gpu(memory_bytes=93.3e9))  # two sequences beside the weights
+    assert tight.batch_max(4512) == 2
+    assert outcome(tight, heavy).tokens_per_s < 0.8 * outcome(load=heavy).tokens_per_s
+    with pytest.raises(ConfigError, match="one sequence of 4512 tokens"):
+        outcome(replace(tight, gpu=Gpu(memory_bytes=93.2e9)), heavy)
+
+
+def test_an_answers_time_is_what_an_unhurried_run_takes():
+    light = replace(LOAD, prompts_per_s=2.0, duration_s=20.0)
+    found = outcome(load=light)
+    predicted_s = answer_s(POOL, light)
+    decode_s = found.token_s * light.answer_tokens
+    assert predicted_s == pytest.approx(POOL.prompt_s(4000) + decode_s, rel=0.25)
+    assert answer_s(POOL, replace(light, prompts_per_s=40.0)) > predicted_s

@@ -8,6 +8,7 @@ from heddle.simulator.roofline import (
     SearchShape,
     decode_step_s,
     extend_s,
+    kv_tokens_max,
     prefill_s,
     saturation,
     utilisation,
@@ -35,17 +36,23 @@ def test_a_few_searches_cost_their_launch_and_many_their_bytes():
 
 
 def test_prefill_saturates_near_its_peak_and_search_far_below():
-    _, prefill = saturation(
-        lambda n: utilisation(GPU, 2 * LLM.parameters_active * n, 8 * prefill_s(GPU, LLM, n, 8))
-    )
-    batch, search = saturation(
-        lambda n: utilisation(GPU, 3.0 * n * SEARCH.degree * SEARCH.dims, extend_s(GPU, SEARCH, n))
-    )
-    assert prefill == pytest.approx(GPU.reached)
-    assert search < 0.02
-    assert batch > 1000
+    def prefill(n):
+        return utilisation(GPU, 2 * LLM.parameters_active * n, 8 * prefill_s(GPU, LLM, n, 8))
+
+    def search(n):
+        return utilisation(GPU, 3.0 * n * SEARCH.degree * SEARCH.dims, extend_s(GPU, SEARCH, n))
+
+    assert prefill(saturation(prefill)) == pytest.approx(GPU.reached)
+    assert search(saturation(search)) < 0.02
+    assert saturation(search) > 1000
 
 
 def test_saturation_is_the_first_batch_near_the_plateau():
-    batch, plateau = saturation(lambda n: min(n / 100, 1.0))
-    assert (batch, plateau) == (128, 1.0)
+    assert saturation(lambda n: min(n / 100, 1.0)) == 128
+
+
+def test_kv_has_the_memory_that_weights_leave():
+    tokens = kv_tokens_max(GPU, LLM, 8)
+    assert 4 * tokens < 8192 * 4000  # a batch that would saturate decoding has no room
+    assert LLM.parameters + tokens * LLM.kv_bytes == pytest.approx(0.9 * 8 * 141e9, rel=1e-6)
+    assert kv_tokens_max(GPU, LLM, 5) == 0
