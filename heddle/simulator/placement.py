@@ -115,7 +115,7 @@ class Cluster:
         return NODE_GPUS - (self.placement is not Placement.POOL)
 
     def batch_max(self, context: int) -> int:
-        """Return how many sequences of so many tokens a decode node's memory holds.
+        """Return how many sequences of that many tokens a decode node's memory holds.
 
         The weights of a displaced GPU's experts stand on another node, and its memory is missing.
         """
