@@ -4,12 +4,12 @@ import math
 from dataclasses import replace
 
 import pytest
-from benchmarks.support.random_prompts import zipf_prompts
-from benchmarks.support.stored_chunks import BlockingStore
 
 from benchmarks import fusion_throughput
 from benchmarks.support.engine_driver import EngineDriver
 from benchmarks.support.open_loop import Arrival, Served, serve
+from benchmarks.support.random_prompts import zipf_prompts
+from benchmarks.support.stored_chunks import BlockingStore
 from heddle.core.errors import InputError
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import Segment, SegmentRole

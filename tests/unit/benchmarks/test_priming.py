@@ -1,7 +1,6 @@
 """priming: what is shown for raw and for primed KV, and that all of it is stored."""
 
 from benchmarks.priming import _full_s, _row
-
 from benchmarks.support.reusing_model import Prompts, stages_of
 from heddle.core.kv_reuse import PrimedWith
 from heddle.evals.question import given_passage
