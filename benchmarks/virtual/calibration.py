@@ -30,6 +30,7 @@ from benchmarks.virtual.recorded_requests import (
     recorded_requests,
 )
 from benchmarks.virtual.scripts import DRAWN, FIVE, Script, drawn_scripts, means, recorded_script
+from benchmarks.virtual.server import Way
 from heddle.core.errors import InputError
 from heddle.engines.vector.ivf.step_counts import PRIOR_S
 
@@ -206,18 +207,24 @@ class Calibration:
 
     def checks(self) -> list[Check]:
         """Serve the real cell's arrivals on the virtual machine, each contender its blocks."""
-        rate_per_s = self._run.load * self._cell.capacity_per_s
-        blocks = [
-            self._virtual(asks)
-            for asks in self._asks(self._run.asks, self._run.blocks, rate_per_s, 3)
-        ]
         found = []
         for contender, way in WAYS.items():
-            real = self._cell.latencies_s[contender]
             way = replace(way, speculates=way.speculates and self._run.speculates)
-            virtual = [self.corpus.server(way).serve(asks) for asks in blocks[: len(real)]]
-            found.append(Check(self._name, contender, _median(real), _median(virtual)))
+            real_s, virtual_s = self.real_s(contender), self.virtual_s(contender, way)
+            found.append(Check(self._name, contender, median(real_s), median(virtual_s)))
         return found
+
+    def real_s(self, contender: str) -> list[float]:
+        """Return the latencies of a contender in all its blocks [s]."""
+        return [seconds for block in self._cell.latencies_s[contender] for seconds in block]
+
+    def virtual_s(self, contender: str, way: Way) -> list[float]:
+        """Serve the arrivals of the blocks that a contender had; return the latencies [s]."""
+        rate_per_s = self._run.load * self._cell.capacity_per_s
+        blocks = self._asks(self._run.asks, self._run.blocks, rate_per_s, 3)
+        had = blocks[: len(self._cell.latencies_s[contender])]
+        served = (self.corpus.server(way).serve(self._virtual(asks)) for asks in had)
+        return [seconds for block in served for seconds in block]
 
     def scale(self, what: str, factor: float) -> None:
         """Multiply the costs of both `models`, or of the `lists`."""
@@ -256,10 +263,6 @@ class Calibration:
         server.serve_in_turn(self._virtual(oneshots), 1)
         worked_s = server.worked_s()
         return worked_s["vector"] / sum(worked_s.values())
-
-
-def _median(blocks_s: Sequence[Sequence[float]]) -> float:
-    return median(seconds for block_s in blocks_s for seconds in block_s)
 
 
 def scripts_of(requests: Sequence[RecordedRequest]) -> dict[str, list[Script]]:

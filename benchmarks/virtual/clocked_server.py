@@ -38,13 +38,20 @@ class Served:
 class ClockedServer:
     """Serves blocks of asks, one after the other, by a runtime whose clock is a timeline.
 
+    Args:
+        timeline: the clock.
+        runtime: what serves.
+        router_s: how long a cycle of the runtime keeps the next one waiting [s].
+
     Mutates: both move on with each block.
     """
 
     timeline: Timeline
     runtime: Runtime
+    router_s: float = 0.0
     _is_woken: bool = False
     _timer_at_s: float = float("inf")
+    _is_busy: bool = False
 
     def __post_init__(self) -> None:
         for port in self.runtime.ports:
@@ -105,7 +112,7 @@ class ClockedServer:
     def _run(self, left: Callable[[], int]) -> None:
         """Let time pass until none is left."""
         while left():
-            if self._is_woken:
+            if self._is_woken and not self._is_busy:
                 self._cycle()
             elif not self.timeline.step():
                 raise InternalError(f"{left()} asks were never answered")
@@ -115,10 +122,16 @@ class ClockedServer:
 
     def _cycle(self) -> None:
         self._is_woken = False
+        if self.router_s:
+            self._is_busy = True
+            self.timeline.after(self.router_s, self._rest)
         wake_at_s = self.runtime.cycle(self.timeline.now_s())
         if wake_at_s < min(self._timer_at_s, DEADLINE_S):
             self._timer_at_s = wake_at_s
             self.timeline.at(wake_at_s, self._ring)
+
+    def _rest(self) -> None:
+        self._is_busy = False
 
     def _ring(self) -> None:
         self._timer_at_s = float("inf")

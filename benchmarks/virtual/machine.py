@@ -22,6 +22,7 @@ class Machine:
         nlist: inverted lists; searches scan `nprobe_default` where a request doesn't say.
         llm: the LLM's seats, prompt tokens a step and pages.
         latency_s: how long a message between runtime and lane takes [s].
+        router_s: what a cycle of the runtime costs, before the next one can begin [s].
         shares_core: whether embedding and search have one core between them.
         fifo_calls: how a vector engine takes queries that serves calls as they come.
     """
@@ -34,6 +35,7 @@ class Machine:
     llm: SchedulerLimits
     floor_s: float = 0.0
     latency_s: float = 3e-4
+    router_s: float = 0.0
     shares_core: bool = True
     fifo_calls: SearchCalls = SearchCalls.SUBSTAGES
 

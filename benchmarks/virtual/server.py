@@ -79,7 +79,7 @@ class VirtualServer:
             clock=self.timeline,
             speculates=self.way.speculates,
         )
-        self._clocked = ClockedServer(self.timeline, runtime)
+        self._clocked = ClockedServer(self.timeline, runtime, self.machine.router_s)
 
     def serve(self, asks: Sequence[VirtualAsk]) -> list[float]:
         """Answer asks as they come; return how long each took [s]."""

@@ -40,7 +40,10 @@ COMMANDS: Final = {
         "time the embedding lanes, and count the queries within each SLO",
     ),
     "bench": ("heddle.cli.bench", "run a benchmark, or `prepare` its data"),
-    "simulate": ("heddle.cli.simulate", "model how many vector-search GPUs a load needs"),
+    "simulate": (
+        "heddle.cli.simulate",
+        "model a pool of vector-search GPUs, or a server that was measured",
+    ),
     "doctor": (
         "heddle.cli.doctor",
         "show what this machine offers, a server's plan, and what is missing",

@@ -1,9 +1,13 @@
-"""`heddle simulate pool`: how many vector GPUs a load needs, and where they should stand."""
+"""`heddle simulate pool`: how many vector GPUs a load needs, and where they should stand.
+
+`heddle simulate cell`: the latencies of one runtime with its lanes, by a run that was measured.
+"""
 
 import argparse
+import importlib
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -27,6 +31,8 @@ from heddle.simulator.roofline import (
 )
 
 LOADS: Final = (0.3, 0.6, 0.85)  # of what the prefill nodes can take in the pool placement
+CELL: Final = "cell"
+ERROR_MAX: Final = 0.15  # of a prediction, beyond which a cell's model is not to be trusted
 POOL_GPUS_MAX: Final = 64
 ALWAYS_UNDER_WAY: Final = 0.5  # a run answers at least so many of its prompts, or is overloaded
 ANSWERS_LONG: Final = 4  # a run, by default
@@ -37,9 +43,13 @@ DURATION_S_MIN: Final = 5.0
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "what", choices=["pool"], help="model a pool of vector-search GPUs beside an LLM"
+        "what",
+        choices=["pool", CELL],
+        help="model a pool of vector-search GPUs beside an LLM, or (in a checkout) a runtime with "
+        "its lanes as a benchmark's run measured them",
     )
-    add = parser.add_argument_group("the cluster").add_argument
+    cluster = parser.add_argument_group("the cluster")
+    add = cluster.add_argument
     add("--prefill-nodes", type=int, default=8, metavar="N", help="nodes with 8 GPUs; default: 8")
     add("--decode-nodes", type=int, default=16, metavar="N", help="nodes with 8 GPUs; default: 16")
     add(
@@ -53,7 +63,8 @@ def add_arguments(parser: CommandParser) -> None:
         "--vectors", type=float, default=1e8, metavar="N", help="vectors in the index; default: 1e8"
     )
     add("--extends", type=int, default=65, metavar="N", help="graph steps of a search; default: 65")
-    load = parser.add_argument_group("the load").add_argument
+    loads = parser.add_argument_group("the load")
+    load = loads.add_argument
     load(
         "--prompts-per-s",
         type=float,
@@ -88,8 +99,9 @@ def add_arguments(parser: CommandParser) -> None:
         metavar="S",
         help="simulated time; default: four times an answer's",
     )
-    load("--seed", type=int, default=0, help="random seed; default: 0")
-    slo = parser.add_argument_group("the SLO").add_argument
+    parser.add_argument("--seed", type=int, default=0, help="random seed; default: 0")
+    slos = parser.add_argument_group("the SLO")
+    slo = slos.add_argument
     slo(
         "--ttft-s", type=float, default=1.0, metavar="S", help="95th percentile of TTFT; default: 1"
     )
@@ -100,13 +112,46 @@ def add_arguments(parser: CommandParser) -> None:
         metavar="X",
         help="stalled share of decoding; default: 0.05",
     )
-    parser.add_argument("--plot", type=Path, metavar="FILE.svg", help="draw the results")
+    slo("--plot", type=Path, metavar="FILE.svg", help="draw the results")
+    cells = parser.add_argument_group("the cell")
+    cell = cells.add_argument
+    cell("--calibrate", type=Path, metavar="RUN.json", help="result of `heddle bench workflows`")
+    cell(
+        "--router-s",
+        type=float,
+        default=1e-4,
+        metavar="S",
+        help="what a cycle of the runtime costs; default: 0.0001",
+    )
+    cell(
+        "--arrivals",
+        choices=("poisson", "ragpulse", "azure"),
+        default="poisson",
+        help="how requests come: drawn, or as in a trace, with time compressed; default: poisson",
+    )
+    cell(
+        "--load",
+        type=float,
+        default=0.8,
+        metavar="X",
+        help="share of asyncio_fifo's capacity on the cell; default: 0.8",
+    )
+    cell("--requests", type=int, default=200, metavar="N", help="how many come; default: 200")
     add_json(parser)
-    parser.set_defaults(run=run)
+    of_pool = _defaults(cluster) | _defaults(loads) | _defaults(slos)
+    parser.set_defaults(run=run, of_pool=of_pool, of_cell=_defaults(cells))
+
+
+def _defaults(group: argparse._ArgumentGroup) -> dict[str, object]:
+    """Return the default of each option of a group."""
+    return {action.dest: action.default for action in group._group_actions}
 
 
 def run(options: argparse.Namespace) -> int:
-    """Simulate every placement at every load, and print, draw and write what came of it."""
+    """Simulate a cell, or every placement at every load; print, draw and write what came of it."""
+    if options.what == CELL:
+        return _cell(options)
+    _refuse_given(options, options.of_cell)
     _check(options)
     print("MODELLED: rooflines of data sheets, derated; the pool's scheduler is the real one.\n")
     cluster = _cluster(options)
@@ -131,6 +176,43 @@ def run(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_json(options.json, {"rows": rows, "answers": answers})
     return 0
+
+
+def _cell(options: argparse.Namespace) -> int:
+    """Predict the run that calibrates the cell, and what is asked; 1 = it is off by too much."""
+    _refuse_given(options, options.of_pool)
+    if options.calibrate is None:
+        raise InputError("simulate cell needs --calibrate RUN.json, of `heddle bench workflows`")
+    for name in ("router_s", "load", "requests"):
+        if not getattr(options, name) > 0:
+            raise InputError(f"--{name.replace('_', '-')}: need more than 0")
+    try:
+        module = importlib.import_module("benchmarks.virtual.cell_prediction")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "benchmarks":
+            raise
+        raise InputError(
+            "simulate cell is for a checkout: its folder benchmarks/ isn't here"
+        ) from error
+    asked = module.Asked(options.arrivals, options.load, options.requests, options.seed)
+    found = module.predicted(options.calibrate, options.router_s, asked)
+    for name, value in found["headline"].items():
+        print(f"{name}: {value:.6g}")
+    if options.json is not None:
+        write_json(options.json, found)
+    if max(found["headline"].values()) <= ERROR_MAX:
+        return 0
+    print(f"off by more than {ERROR_MAX:.0%}: don't plan by it")
+    return 1
+
+
+def _refuse_given(options: argparse.Namespace, names: Mapping[str, object]) -> None:
+    """Refuse an option that the other simulation has."""
+    for name, default in names.items():
+        if getattr(options, name) != default:
+            raise InputError(
+                f"--{name.replace('_', '-')} is no option of `heddle simulate {options.what}`"
+            )
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -59,6 +59,7 @@ def test_an_slo_that_nothing_keeps_is_said(capsys):
         ["--prompt-tokens", "9000000"],
         ["--ttft-s", "nan"],
         ["--plot", "pool.png"],
+        ["--load", "0.5"],
     ],
 )
 def test_what_makes_no_sense_is_refused(wrong, capsys):
@@ -69,3 +70,17 @@ def test_what_makes_no_sense_is_refused(wrong, capsys):
 def test_a_run_shorter_than_its_answers_is_refused_with_the_length_it_needs(capsys):
     assert main(["simulate", "pool", "--prompts-per-s", "60", "--duration-s", "5"]) == 2
     assert re.search(r"an answer takes .* s .* give at least \d+$", capsys.readouterr().err.strip())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ([], "needs --calibrate"),
+        (["--calibrate", "none.json"], "none.json isn't there"),
+        (["--calibrate", "none.json", "--load", "nan"], "--load: need more than 0"),
+        (["--calibrate", "none.json", "--extends", "9"], "--extends is no option of"),
+    ],
+)
+def test_a_cell_without_what_it_needs_is_refused(wrong, said, capsys):
+    assert main(["simulate", "cell", *wrong]) == 2
+    assert said in capsys.readouterr().err

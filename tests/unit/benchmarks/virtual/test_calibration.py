@@ -1,11 +1,14 @@
 import json
+from dataclasses import replace
 
 import pytest
 
 from benchmarks.coscheduling.asks import NPROBES
 from benchmarks.virtual.calibration import Calibration, RealRun
-from benchmarks.virtual.contenders import FIFO, WAYS
+from benchmarks.virtual.cell_prediction import Asked, compressed, predicted
+from benchmarks.virtual.contenders import FIFO, OWN, WAYS
 from benchmarks.virtual.corpora import RECORD
+from benchmarks.virtual.scripts import FIVE
 from heddle.core.errors import InputError
 
 SHARES = {"light": 0.02, "heavy": 0.4}
@@ -76,3 +79,37 @@ def test_a_result_of_another_benchmark_is_refused_by_its_field(real) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path) -> None:
     with pytest.raises(InputError, match=r"missing\.json isn't there"):
         RealRun.read(tmp_path / "missing.json", RECORD)
+
+
+def test_a_cell_predicts_the_run_and_another_load(real, capsys) -> None:
+    run = json.loads(real.read_text())
+    run["settings"]["recorded"] = json.loads(RECORD.read_text())
+    real.write_text(json.dumps(run))
+    found = predicted(real, 1e-4, Asked("poisson", 0.5, 20, 0))
+    by_name = {row["corpus"]: row for row in found["rows"]}
+    assert list(by_name) == list(SHARES)
+    for row in by_name.values():
+        assert row["real_s"] == (0.75, pytest.approx(0.975))
+        assert 0 < row["asked_s"][0] <= row["asked_s"][1]
+        assert row["errors"][0] == pytest.approx(row["predicted_s"][0] / 0.75 - 1)
+    worst = max(abs(row["errors"][0]) for row in by_name.values())
+    assert found["headline"]["p50_error"] == worst
+    assert "poisson at 0.5 of the capacity" in capsys.readouterr().out
+
+
+def test_a_cell_is_not_predicted_from_another_runs_work(real) -> None:
+    with pytest.raises(InputError, match="has not recorded its work"):
+        predicted(real, 1e-4, Asked("poisson", 0.5, 20, 0))
+
+
+def test_the_routers_cycles_cost_time(real) -> None:
+    corpus = Calibration("light", RealRun.read(real, RECORD)).corpus
+    _, asks = corpus.asks(FIVE, 5, 0.0, 0)
+    quick_s = corpus.server(WAYS[OWN]).serve(asks)
+    corpus.machine = replace(corpus.machine, router_s=0.2)
+    slow_s = corpus.server(WAYS[OWN]).serve(asks)
+    assert min(slow - quick for slow, quick in zip(slow_s, quick_s, strict=True)) > 0.2
+
+
+def test_a_traces_arrivals_keep_their_bursts_at_another_rate() -> None:
+    assert compressed([10.0, 10.0, 40.0], 4.0) == [0.0, 0.0, 0.5]
