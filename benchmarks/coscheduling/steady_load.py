@@ -141,7 +141,9 @@ async def _measure(
         chunks = max(1, reuse.chunks.total())
         cell.facts["approx_tokens_reused"] = reuse.share
         cell.facts.update({f"approx_{kind}": n / chunks for kind, n in reuse.chunks.items()})
-    cell.same, cell.recorded = same_work(exact, [fifo], [same]), exact.generations.work.as_json()
+    cell.same = same_work(exact, [fifo], [same])
+    # Of how many questions the asks were drawn: from as many, the draws can be made again.
+    cell.recorded = {**exact.generations.work.as_json(), "questions": len(bed.questions)}
     return setting
 
 

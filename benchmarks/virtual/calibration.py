@@ -48,7 +48,7 @@ class RealCell:
     """One corpus of a real run; `latencies_s` of each contender, block by block.
 
     `calls` is how engines that serve calls as they come take queries, `step_tokens` the most of
-    one LLM step of all contenders.
+    one LLM step of all contenders, `questions` how many the asks were drawn of.
     """
 
     capacity_per_s: float
@@ -57,6 +57,7 @@ class RealCell:
     calls: SearchCalls
     step_tokens: int
     record: Mapping[str, Any]
+    questions: int
     latencies_s: Mapping[str, Sequence[Sequence[float]]]
 
 
@@ -74,7 +75,6 @@ class RealRun:
     alone: int
     load: float
     vectors: int
-    questions: int
     has_own_record: bool
     speculates: bool
     cells: Mapping[str, RealCell]
@@ -93,7 +93,9 @@ class RealRun:
             settings = run["settings"]
             record = settings.get("recorded") or _read(record_path)
             cells = {
-                name: _cell(name, run, record.get(name) or record["light"], path)
+                name: _cell(
+                    name, run, record.get(name) or record["light"], record["questions"], path
+                )
                 for name in CORPORA
             }
             return cls(
@@ -104,7 +106,6 @@ class RealRun:
                 settings["alone"],
                 settings["load"],
                 settings["vectors"],
-                record["questions"],
                 "recorded" in settings,
                 settings.get("speculates", True),
                 cells,
@@ -126,7 +127,9 @@ def _read(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _cell(name: str, run: Mapping[str, Any], record: Mapping[str, Any], path: Path) -> RealCell:
+def _cell(
+    name: str, run: Mapping[str, Any], record: Mapping[str, Any], questions: int, path: Path
+) -> RealCell:
     facts, engines = (run["settings"][of][name] for of in ("corpora", "engines"))
     taken_s = {
         contender: [
@@ -146,6 +149,7 @@ def _cell(name: str, run: Mapping[str, Any], record: Mapping[str, Any], path: Pa
         SearchCalls(engines["calls"]),
         engines["prompt_chunk"],
         record,
+        record.get("questions", questions),
         taken_s,
     )
 
@@ -235,7 +239,7 @@ class Calibration:
 
     def _asks(self, count: int, blocks: int, rate_per_s: float, draw: int) -> list[list[Ask]]:
         """Return the arrivals of the real run: the same draws from as many questions."""
-        questions = [str(number) for number in range(self._run.questions)]
+        questions = [str(number) for number in range(self._cell.questions)]
         seed = self._run.seed + draw
         return blocks_of(questions, count, blocks, rate_per_s, seed, self._nprobes)
 
