@@ -68,6 +68,11 @@ class KvReuse:
         return is_alone and self.ratio not in (0.0, 1.0)
 
     @property
+    def wants_primed_with(self) -> PrimedWith | None:
+        """The neighbours whose primed KV is looked for; None: raw KV is."""
+        return self.primed_with if self.primed else None
+
+    @property
     def is_approximate(self) -> bool:
         """Whether answers may differ from those of full attention."""
         return self.policy is not ReusePolicy.FULL

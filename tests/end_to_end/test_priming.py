@@ -6,7 +6,7 @@ import re
 import shutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +26,14 @@ from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.costs.load_choice import LoadChoice
+from heddle.engines.llm.reuse import fuser
 from heddle.kv.chunk_header import described
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
 from heddle.server.wire import answer_json, encode_json
 from tests.helpers.command import Command
 from tests.helpers.server_state import eventually, holds_nothing
-from tests.helpers.tiny_server import index_documents, write_documents, write_model
+from tests.helpers.tiny_server import index_documents, write_documents
 
 RAW, PRIMED = PrimingStage.RAW, PrimingStage.PRIMED
 QUESTION = "Who is the keeper of Rock 3?"
@@ -71,13 +73,24 @@ def records(corpus: Path) -> dict[ChunkVariant, list[ChunkRecord]]:
 # --- the commands ----------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("inline")
+@pytest.fixture
+def loads_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have inline engines load all that is stored: what is faster is the machine's affair."""
+
+    def choose(ends_s: Sequence[float], prefill_s: Sequence[float], busy_s: float) -> LoadChoice:
+        return LoadChoice(len(ends_s), 0.0, 0.0)
+
+    monkeypatch.setattr(fuser, "choose_loads", choose)
+
+
+@pytest.mark.usefixtures("inline", "loads_all")
 def test_what_index_primes_is_what_ask_finds(
-    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], niceness: list[int]
+    documents: Path,
+    model: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    niceness: list[int],
 ):
-    """The model is large enough for any disk to be faster than prefilling."""
-    sizes = {"hidden_size": 256, "num_hidden_layers": 6, "intermediate_size": 768}
-    model = write_model(tmp_path / "model", **sizes)
     corpus = tmp_path / "corpus"
     index = ["index", str(documents), "--into", str(corpus), "--model", str(model)]
     assert main([*index, "--prime", "--prime-neighbours", str(NEIGHBOURS)]) == 0

@@ -210,7 +210,7 @@ def _spare_place(node: NodeFacts, others: int) -> LanePlace:
 
 
 def _no_room(nodes: Sequence[NodeFacts], demand: ClusterDemand, fits: Mapping[str, int]) -> str:
-    gpu = " and a GPU" if demand.needs_gpu else ""
+    gpu = " and a GPU (device)" if demand.needs_gpu else ""
     each = "; ".join(
         f"{node.name} fits {fits[node.name]} of them in {mib(limit_bytes(node.machine))}, "
         f"{node.machine.cores} cores and {len(node.machine.gpus)} GPUs"

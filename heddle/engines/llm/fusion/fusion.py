@@ -299,7 +299,7 @@ class Fusion:
             question=self._reuse.question if self._question_selected else None,
             was_ahead=self._is_ahead,
             chunks_primed=sum(c.record.variant.is_primed for c in reused),
-            primed_with=self._reuse.primed_with if self._reuse.primed else None,
+            primed_with=self._reuse.wants_primed_with,
             stored_error=max((c.error for c in reused), default=0.0),
             fallbacks=(*self._notes, *self._unlogged()),
             loading_s=self._loading_s,

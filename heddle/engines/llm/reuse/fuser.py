@@ -393,7 +393,7 @@ def _probes(keys: PromptKeys, layout: PromptLayout, reuse: KvReuse) -> list[Iter
 
     The first chunk's raw KV right behind the prefix is lossless; primed KV isn't.
     """
-    wanted = reuse.primed_with if reuse.primed else None
+    wanted = reuse.wants_primed_with
     return [
         keys.probes(index, primed=wanted if index else None) for index in range(len(layout.chunks))
     ]
@@ -417,7 +417,13 @@ def _reuse_nothing(prompt: Prompt, layout: PromptLayout, notes: tuple[str, ...])
     """Leave a prompt an ordinary one; its receipt says so. Mutates: the prompt's `fused`."""
     _log_all(prompt, notes)
     misses = {HitKind.MISS.value: len(layout.chunks)}
-    prompt.fused = FusedKv(prompt.reuse.policy.value, 0.0, misses, fallbacks=notes)
+    prompt.fused = FusedKv(
+        prompt.reuse.policy.value,
+        0.0,
+        misses,
+        fallbacks=notes,
+        primed_with=prompt.reuse.wants_primed_with,
+    )
 
 
 def _log_all(prompt: Prompt, notes: Iterable[str]) -> None:
