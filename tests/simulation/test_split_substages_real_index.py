@@ -1,6 +1,7 @@
 """Sub-stages on the real FAISS engine: searches are cut, and find what they found uncut."""
 
 import asyncio
+from collections.abc import Callable
 
 import faiss
 import numpy as np
@@ -82,6 +83,12 @@ class Corpus:
 
     def allowed(self, scope: SearchScope) -> None:
         return None
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Nothing changes."""
+
+    def close(self) -> None:
+        """Nothing is held."""
 
 
 @pytest.fixture(scope="module")
