@@ -93,13 +93,22 @@ class Attack:
         ledger, searcher = self._ledger, self._searcher
 
         def wants_more() -> bool:
+            if self._is_over.is_set():  # one of the others has failed
+                return False
             enough = ledger.writes >= writes and ledger.deletes >= deletes
             return not (enough and searcher.searches >= searches and self.outages >= OUTAGES)
+
+        def attack(job: Callable[[Callable[[], bool]], None]) -> None:
+            try:
+                job(wants_more)
+            except BaseException:
+                self._is_over.set()
+                raise
 
         jobs: list[Callable[[Callable[[], bool]], None]] = [one.run for one in self._writers]
         with ThreadPoolExecutor(len(jobs) + 2) as threads:
             faults = threads.submit(self._break)
-            running = [threads.submit(job, wants_more) for job in (*jobs, searcher.run)]
+            running = [threads.submit(attack, job) for job in (*jobs, searcher.run)]
             try:
                 for one in running:
                     one.result()

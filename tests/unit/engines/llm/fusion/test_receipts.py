@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
+from heddle.core.kv_reuse import AUTO, KvReuse, PrimedWith, ReusePolicy
 from heddle.core.results import FusedKv
 from heddle.engines.llm.fusion.fused_prompt import ReusedChunk
 from heddle.kv.chunk_key import HitKind
@@ -108,7 +108,10 @@ def test_the_time_is_told_by_part(case):
 def test_chunks_that_nobody_has_stored_are_all_missed(case):
     serving = FusedServing(case.model)
     serving.ask(case.segments, CHOSEN)
-    assert last_fused(serving) == FusedKv("fusionrag", 0.0, {"miss": len(CHUNKS)})
+    misses = {"miss": len(CHUNKS)}
+    assert last_fused(serving) == FusedKv(
+        "fusionrag", 0.0, misses, primed_with=PrimedWith.PRECEDING
+    )
     serving.ask(case.segments, KvReuse())
     assert last_fused(serving) is None
 
