@@ -104,7 +104,7 @@ def _check_nodes(config: Checked) -> None:
         raise ConfigError("agents and ray both name nodes: leave one of them out")
     if config.agents is not None and config.cluster_secret_file is None:
         raise ConfigError(
-            "agents run lanes for whoever has the cluster's secret: name it as "
+            "agents run lanes for everybody who has the cluster's secret: name it as "
             "cluster_secret_file; `heddle agent --new-secret FILE` makes one"
         )
     if config.engine_host != "process":

@@ -38,7 +38,7 @@ def build_engine(
     """Open a part of a corpus and its graph, and return an engine over them.
 
     A graph that can't be used, or that the corpus has outgrown, is built again in the background.
-    `notes` is what every search is told; `memory_left` may keep a graph from being built;
+    Every search has `notes`; `memory_left` may keep a graph from being built;
     `stale_max_s` is how long searches go on while the corpus is away [s].
 
     Raises:
