@@ -109,9 +109,17 @@ class PostgresDatabase:
                 yield self._own(connection)
                 return
             with connection.transaction():
-                connection.execute(f"SET LOCAL ROLE {schema.TENANT_ROLE}")
-                connection.execute(_TENANT, (tenant,))
+                _become(connection, tenant)
                 yield self._own(connection)
+
+    @contextmanager
+    def _read_snapshot(self, tenant: str | None) -> Iterator[PostgresConnection]:
+        """Lend a connection whose statements all see the tables as they are at the first one."""
+        with self._pool.connection() as connection, connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            if tenant is not None:
+                _become(connection, tenant)
+            yield self._own(connection)
 
     @contextmanager
     def write(self) -> Iterator[PostgresConnection]:
@@ -130,7 +138,8 @@ class PostgresDatabase:
         terms = self._terms.terms(searched_words(text))
         with self.read() as connection:
             has_others = scope_query.has_others(connection, scope.tenant)
-        with self.read(scope.tenant if has_others else None) as connection:
+        # A word would else be counted in more texts than there were a moment before.
+        with self._read_snapshot(scope.tenant if has_others else None) as connection:
             return word_search.best_by_words(
                 connection,
                 terms,
@@ -167,6 +176,12 @@ class PostgresDatabase:
 
     def _own(self, connection: Pg) -> PostgresConnection:
         return PostgresConnection(connection, self._terms)
+
+
+def _become(connection: Pg, tenant: str) -> None:
+    """Make the rest of a transaction that of a role that sees this tenant's rows alone."""
+    connection.execute(f"SET LOCAL ROLE {schema.TENANT_ROLE}")
+    connection.execute(_TENANT, (tenant,))
 
 
 class SessionClaim:

@@ -10,6 +10,7 @@ from corpora import STAMP, chunks, document, embed, put, texts_searchable
 from heddle.core.errors import Cancelled, ConfigError, InputError, StorageError, Unreachable
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.place import CorpusPlace
+from heddle.corpus.postgres.connection import PostgresConnection
 from heddle.corpus.store import CorpusStore
 from tests.helpers.postgres import END_ALL, Databases, name_of
 
@@ -54,6 +55,25 @@ def test_a_search_by_words_that_is_cancelled_ends(postgres_store):
     filled(postgres_store)
     with pytest.raises(Cancelled, match="no longer wanted"):
         postgres_store.by_words("cats", 5, SearchScope(), lambda: True)
+
+
+def test_a_search_by_words_counts_the_texts_of_one_moment(
+    postgres_store, postgres_url, monkeypatch
+):
+    put(postgres_store, "one", "a cat")
+    embed(postgres_store)
+    execute = PostgresConnection.execute
+
+    def written_between(connection, statement, values=()):
+        if "count(*) FROM word_hits" in statement:
+            with monkeypatch.context() as as_before, CorpusStore.open(postgres_url) as other:
+                as_before.setattr(PostgresConnection, "execute", execute)
+                put(other, "many", *(f"cat {number}" for number in range(5)))
+                embed(other)
+        return execute(connection, statement, values)
+
+    monkeypatch.setattr(PostgresConnection, "execute", written_between)
+    assert postgres_store.by_words("cat", 9, SearchScope()).chunk_ids.tolist() == [1]
 
 
 @pytest.fixture
