@@ -16,3 +16,24 @@ def speculation_gain_s(probability: float, rest_s: float, prefill_s: float, step
     saved_s = min(rest_s, prefill_s)
     delay_s = min(step_s, prefill_s) / 2
     return probability * saved_s - (1 - probability) * delay_s
+
+
+def speculation_cost_s(probability: float, prefill_s: float, call_s: float, delay: float) -> float:
+    """Return how much later all answers together are expected to end by a guess [s].
+
+    The guess is a step of its own, which its own answer waits for as well, and a wrong one is
+    computed for nothing. What is computed beside what has to be holds up everybody who waits.
+
+    Args:
+        probability: of the passages being the final ones.
+        prefill_s: how long the prompt takes to compute [s].
+        call_s: what a step takes beside its tokens [s].
+        delay: of all the engine's calls together, for a second of work that is added.
+    """
+    return call_s + (call_s + (1 - probability) * prefill_s) * delay
+
+
+def may_gain(probability: float, rest_s: float, call_s: float, delay: float) -> bool:
+    """Whether a guess of any length could gain more than it costs. Arguments as above."""
+    cost_s = speculation_cost_s(probability, rest_s, call_s, delay)
+    return speculation_gain_s(probability, rest_s, rest_s, 0.0) > cost_s

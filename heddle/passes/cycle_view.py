@@ -65,7 +65,8 @@ class EngineView:
     """One engine this cycle: what waits, what runs, what its steps cost.
 
     `tokens` are those that the LLM tasks in flight still compute: the rest of each prompt, and one
-    for each decode. `stored` is the chunk KV that it would have to read from disk, if any.
+    for each decode. `stored` is the chunk KV that it would have to read from disk, if any. `delay`
+    is how much later all its calls end, taken together, for a second of work that is added.
     """
 
     name: str
@@ -79,6 +80,7 @@ class EngineView:
     calls: tuple[SearchCall, ...] = ()  # the newest searches, after every 32 that have ended
     tokens: int = 0
     stored: StoredKv | None = None
+    delay: float = 0.0
 
     @property
     def has_lists(self) -> bool:

@@ -35,4 +35,7 @@ class SpeculateGeneration:
         step = {"call": 1.0, "decode_tokens": 1.0, "context_tokens": float(prompt.tokens)}
         token_s = engine.costs.predict_s(step)
         probability = prompt.probability * prompt.win_rate
-        return speculation_gain_s(probability, rest_s, prompt.decode_tokens * token_s, token_s)
+        decode_s = prompt.decode_tokens * token_s
+        lost_s = (1 - probability) * min(rest_s, decode_s)  # written for nothing, before others
+        gain_s = speculation_gain_s(probability, rest_s, decode_s, token_s)
+        return gain_s - lost_s * engine.delay

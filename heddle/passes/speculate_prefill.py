@@ -2,13 +2,14 @@
 
 Source: HedraRAG §4.3 (speculative generation): guesses are added while T_curr < τ·T_max.
 Deviates: among the guesses, the predicted gain chooses, not the distance of the hits. The engine
-    runs a guess in the background, so that no request's step gets longer by it.
+    runs a guess in the background, so that no request's step gets longer by it. A busy engine has
+    room between requests, too; what a guess adds to its work is charged there as well.
 Keeps: every answer. What was computed is found by its tokens or not at all.
 """
 
 from dataclasses import dataclass
 
-from heddle.costs.speculation import speculation_gain_s
+from heddle.costs.speculation import speculation_cost_s, speculation_gain_s
 from heddle.costs.throughput import ThroughputCurve
 from heddle.passes.cycle_view import CycleView, Edit, EngineView, Provisional, Speculate
 
@@ -53,10 +54,9 @@ class SpeculatePrefill:
 
         Those go first, so that only the rest of the search after them can be saved.
         """
-        assert engine.costs is not None, "a curve is of costs"
         # Right or wrong, a guess takes the engine a step more than the prompt alone would.
-        overhead_s = engine.costs.predict_s({"call": 1.0})
-        prefill_s = overhead_s + curve.token_s * prompt.tokens
+        prefill_s = curve.call_s + curve.token_s * prompt.tokens
         rest_s = max(0.0, prompt.rest_s - curve.seconds(tokens))
         probability = prompt.probability * prompt.win_rate
-        return speculation_gain_s(probability, rest_s, prefill_s, self.step_s) - overhead_s
+        gain_s = speculation_gain_s(probability, rest_s, prefill_s, self.step_s)
+        return gain_s - speculation_cost_s(probability, prefill_s, curve.call_s, engine.delay)

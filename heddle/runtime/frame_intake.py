@@ -88,7 +88,7 @@ class FrameIntake:
             else:
                 rows_done += _rows_of(task, event)
                 self._end_task(event, now_s)
-        lane.learn_work(frame.seconds, rows_done)
+        lane.learn_work(frame.seconds, rows_done, now_s)
 
     def _is_next(self, lane: Lane, frame: Frame, now_s: float) -> bool:
         """Whether a numbered frame is new; what a lost one may have held is given up loudly."""
@@ -113,7 +113,7 @@ class FrameIntake:
                 self._end_task(Failed(task_id, message), now_s)
 
     def _end_task(self, event: Event, now_s: float) -> None:
-        task = self.tasks.end(event.task_id)
+        task = self.tasks.end(event.task_id, now_s)
         note_ahead(task.run, event)
         if not task.request.is_ended and not task.is_detached:
             self.requests.guard(task.request, now_s, self._use, task, event, now_s)

@@ -11,7 +11,9 @@ from heddle.core.gauges import (
     CHUNK_KV_TOKENS,
 )
 from heddle.core.ports import EnginePort
+from heddle.costs.speculation import may_gain
 from heddle.costs.throughput import ThroughputCurve
+from heddle.costs.utilisation import Utilisation
 from heddle.passes.cycle_view import EngineView, StoredKv
 from heddle.runtime.engine_scheduler import EngineScheduler
 from heddle.runtime.search_meter import SearchMeter
@@ -38,6 +40,7 @@ class Lane:
     last: Frame | None = None
     seen: tuple[int, int] = (0, 0)  # epoch and number of the newest frame
     searches: SearchMeter = field(default_factory=SearchMeter)
+    use: Utilisation = field(default_factory=Utilisation)
     _worked_s: float = 0.0
     _rows_done: float = 0.0
 
@@ -77,6 +80,11 @@ class Lane:
         curve = ThroughputCurve.of(self.last.costs if self.last else None)
         return 0.0 if curve is None else curve.seconds(self.tokens_left)
 
+    def may_gain(self, probability: float, rest_s: float) -> bool:
+        """Whether a prompt computed ahead could pay here, whatever its length."""
+        curve = ThroughputCurve.of(self.last.costs if self.last else None)
+        return curve is not None and may_gain(probability, rest_s, curve.call_s, self.use.delay)
+
     @property
     def stored(self) -> StoredKv | None:
         """The stored KV that it would have to read from disk; None where there is none."""
@@ -102,8 +110,9 @@ class Lane:
         waiting = sum(pending.rows for pending in self.scheduler.pending.values())
         return waiting > self.port.credits.free
 
-    def learn_work(self, seconds: float, rows: int) -> None:
+    def learn_work(self, seconds: float, rows: int, now_s: float) -> None:
         """Fold in a step of the engine [s], and the rows of the tasks that it has done."""
+        self.use.work(seconds, now_s)
         kept = math.exp(-rows / ROWS_REMEMBERED)
         self._worked_s = self._worked_s * kept + seconds
         self._rows_done = self._rows_done * kept + rows
@@ -125,6 +134,7 @@ class Lane:
             calls=self.searches.take(),
             tokens=self.tokens_left,
             stored=self.stored,
+            delay=self.use.delay,
         )
 
 

@@ -305,18 +305,21 @@ class Speculator:
             if prefill.guess.chunk_ids == look.chunk_ids or (is_right and not lane.is_idle):
                 return
             self.dispatcher.end_guess(request, prefill, now_s, is_adopted=is_right)
-        if lane.work_s >= look.rest_s(now_s):
+        kind = guess_kind(request, prefill, lane.port.name)
+        win_rate = self.dispatcher.win_rates.ratio(kind, now_s)
+        rest_s = look.rest_s(now_s)
+        # A prompt takes the runtime long to make: none where no prompt would pay.
+        if lane.work_s >= rest_s or not lane.may_gain(look.probability * win_rate, rest_s):
             return
         offered = self._offer(key, look, lane, now_s)
         if offered is None:
             return
         decode = _rider(look)
         config = None if decode is None else decode.primitive.config
-        kind = guess_kind(request, prefill, lane.port.name)
         found.append(
             replace(
                 offered,
-                win_rate=self.dispatcher.win_rates.ratio(kind, now_s),
+                win_rate=win_rate,
                 decode_tokens=config.sampling.max_tokens if isinstance(config, DecodeConfig) else 0,
             )
         )

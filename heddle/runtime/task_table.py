@@ -28,6 +28,7 @@ class TaskRun:
     sent_s: float
     tokens: int = 0
     prefill: int | None = None
+    is_call: bool = True
     is_detached: bool = False
 
 
@@ -88,13 +89,16 @@ class TaskTable:
         task = Task(task_id, primitive.kind, identity, payload, seconds_left, request.optimizations)
         port.credits.take(credit_rows)
         tokens = token_count(payload)
+        is_call = credit_rows > 0 and not _has_rider(payload)
         lane.begin(tokens)
+        if is_call:
+            lane.use.enter(now_s)
         request.tasks.add(task_id)
         port.send(Admit(task, report_every))
         # Read after sending: a lane that is lost in between has failed the task, while a lease of
         # the epoch before would never be released.
         self.open[task_id] = TaskRun(
-            request, run, lane, port.epoch, credit_rows, first_row, now_s, tokens
+            request, run, lane, port.epoch, credit_rows, first_row, now_s, tokens, is_call=is_call
         )
         return task_id
 
@@ -105,12 +109,14 @@ class TaskTable:
         handle = KvHandle(prefill.lane.port.name, prefill.epoch, prefill_id)
         self.leases[prefill_id] = Lease(handle, prefill.lane, {prefill_id, decode_id})
 
-    def end(self, task_id: int) -> TaskRun:
+    def end(self, task_id: int, now_s: float) -> TaskRun:
         """Take in that a task has ended, and return it."""
         task = self.open.pop(task_id)
         task.request.tasks.discard(task_id)
         task.lane.port.credits.give_back(task.rows)
         task.lane.end(task.tokens)
+        if task.is_call:
+            task.lane.use.leave(now_s)
         self._close_lease(task, task_id)
         return task
 
@@ -142,3 +148,8 @@ def token_count(payload: Payload) -> int:
     if isinstance(payload, PrefillPayload):
         return sum(len(segment.token_ids or ()) for segment in payload.segments)
     return int(isinstance(payload, DecodePayload))
+
+
+def _has_rider(payload: Payload) -> bool:
+    """Whether another task, sent with this one, is what is waited for."""
+    return isinstance(payload, PrefillPayload) and payload.has_rider

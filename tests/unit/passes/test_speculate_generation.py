@@ -34,6 +34,13 @@ def test_nothing_is_written_where_nothing_is_gained(changed):
     assert edits(replace(LONG, **changed)) == ()
 
 
+def test_tokens_that_may_be_written_for_nothing_are_charged_to_those_who_wait():
+    (edit,) = edits(LONG, replace(IDLE, delay=2.0))
+    own_s = 0.9 * 8 * 0.02 - 0.1 * 0.02 / 2
+    assert edit.gain_s == pytest.approx(own_s - 0.1 * 8 * 0.02 * 2.0)
+    assert edits(LONG, replace(IDLE, delay=20.0)) == ()
+
+
 @pytest.mark.parametrize("changed", [{"tokens": 1_000}, {"costs": None}])
 def test_an_engine_that_is_busy_or_not_known_writes_nothing(changed):
     assert edits(LONG, replace(IDLE, **changed)) == ()

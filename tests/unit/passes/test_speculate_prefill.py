@@ -29,6 +29,14 @@ def test_the_gain_is_what_is_saved_less_what_a_wrong_guess_costs():
     assert edit.gain_s == pytest.approx(expected_s)
 
 
+def test_what_it_adds_to_a_busy_engine_is_charged_to_all_who_wait_there():
+    (edit,) = edits(LIKELY, engine=replace(IDLE, delay=0.5))
+    prefill_s = 0.01 + 0.1 + 0.001
+    own_s = 0.9 * 0.05 - 0.1 * prefill_s / 2 - 0.01
+    assert edit.gain_s == pytest.approx(own_s - 0.5 * (0.01 + 0.1 * prefill_s))
+    assert edits(LIKELY, engine=replace(IDLE, delay=4.0)) == ()
+
+
 def test_nothing_to_gain_nothing_done():
     assert edits() == ()
     assert edits(replace(LIKELY, probability=0.3, rest_s=0.02)) == ()
