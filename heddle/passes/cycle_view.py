@@ -138,7 +138,7 @@ class CycleView:
     The wavefront of an engine stands in the order in which its primitives would be sent.
 
     `provisional` are the prompts that searches under way have brought forth since the last cycle;
-    where it `speculates`, partial hits are looked at between the steps of a search. `stored` are
+    where it `speculates`, partial hits are worth a look between the steps of a search. `stored` are
     those of requests that take chunks' KV from a store: they aren't computed ahead, but what lies
     on disk of it can be read ahead, and was not yet for these passages. They are made only when
     they are chosen, so their `tokens` are 0.

@@ -51,6 +51,7 @@ from heddle.workflow.nodes import (
 from heddle.workflow.workflow import Workflow
 
 PAIR_CREDITS = 2
+LIKELY: Final = 0.9  # how sure a guess usually is that is made
 FIXES: Final[Mapping[PrimitiveKind, str]] = {
     PrimitiveKind.PREFILLING: ": name a model that writes, such as --model reader (in Python "
     "generator='reader'), or ask the workflow 'quote'",
@@ -361,7 +362,7 @@ class Dispatcher:
         part = split_rows(run.payload, first_row, run.rows_sent)
         # One row of several finds a part of the passages.
         is_alone = run.payload.rows == 1 and not run.is_growing
-        is_watched = self.speculates and is_alone and self.may_look(request)
+        is_watched = is_alone and self.looks_pay(lane) and self.may_look(request)
         is_watched = is_watched and bool(readers_of(request, run))
         self.tasks.send(
             lane,
@@ -377,6 +378,19 @@ class Dispatcher:
     def may_look(self, request: Request) -> bool:
         """Whether prompts of a request could use what their searches have found by now."""
         return may_guess(request) or self.may_read_kv(request)
+
+    def looks_pay(self, searching: Lane) -> bool:
+        """Whether it is worth telling what searches of a lane have found by now.
+
+        They are cut into more steps for that. No prompt is computed ahead on an LLM engine where
+        a likely guess, and all of a search's time, would not pay.
+        """
+        if not self.speculates or PrimitiveKind.PREFILLING not in self._able:
+            return False
+        lane = self.lane_for(PrimitiveKind.PREFILLING)
+        if lane.stored is not None or searching.stage_s is None:
+            return True
+        return lane.may_gain(LIKELY, searching.stage_s)
 
     def may_read_kv(self, request: Request) -> bool:
         """Whether a request's prompts take stored KV, of which some lies on disk."""

@@ -81,9 +81,9 @@ class Lane:
         return 0.0 if curve is None else curve.seconds(self.tokens_left)
 
     def may_gain(self, probability: float, rest_s: float) -> bool:
-        """Whether a prompt computed ahead could pay here, whatever its length."""
+        """Whether a prompt computed ahead could pay here, whatever its length; True = not known."""
         curve = ThroughputCurve.of(self.last.costs if self.last else None)
-        return curve is not None and may_gain(probability, rest_s, curve.call_s, self.use.delay)
+        return curve is None or may_gain(probability, rest_s, curve.call_s, self.use.delay)
 
     @property
     def stored(self) -> StoredKv | None:

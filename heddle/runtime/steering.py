@@ -66,11 +66,14 @@ class Steering:
             wavefront,
             engines,
             offered.prompts,
-            self.speculator.dispatcher.speculates,
+            any(self._looks_pay(lane) for lane in self.lanes.values()),
             offered.stored,
         )
         for edit in self.runner.look(view):
             self._carry_out(edit, now_s)
+
+    def _looks_pay(self, lane: Lane) -> bool:
+        return _searches(lane) and self.speculator.dispatcher.looks_pay(lane)
 
     def _carry_out(self, edit: Edit, now_s: float) -> None:
         match edit:

@@ -71,6 +71,20 @@ def test_the_prompt_is_computed_while_the_search_runs(oneshot):
     assert len([s for s in answer.receipt.spans if s.name == "answer.prefilling@0"]) == 1
 
 
+def test_searches_are_not_looked_at_while_no_guess_would_pay(oneshot):
+    bench = Searching()
+    bench.ended(bench.submit(oneshot))
+    use = bench.runtime.lanes["llm"].use
+    for _ in range(9):
+        use.enter(bench.clock.time_s)
+    use.work(100.0, bench.clock.time_s + 100.0)
+    bench.clock.time_s += 100.0
+    bench.submit(oneshot)
+    bench.look()
+    assert [admit.report_every for admit in bench.vector.sent(Admit)] == [1, 0]
+    assert len(bench.guesses()) == 0
+
+
 def test_passages_that_were_not_the_last_are_rolled_back(oneshot):
     bench = Searching()
     call = bench.submit(oneshot)
