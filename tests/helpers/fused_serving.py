@@ -1,6 +1,7 @@
 """An LLM engine with a chunk KV store, driven by hand; it keeps the logits behind each token."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.llm_parity import NoText, RecordingWorker
@@ -49,7 +50,10 @@ class InstantStore(ChunkStore):
 
 
 class FusedServing:
-    """One engine and its store; requests run one at a time unless started together."""
+    """One engine and its store; requests run one at a time unless started together.
+
+    With a `reuse_problem` the engine has no fuser, for this reason.
+    """
 
     def __init__(
         self,
@@ -60,6 +64,7 @@ class FusedServing:
         fingerprint="tiny",
         attention=COMPILED,
         store_class=InstantStore,
+        reuse_problem="",
         **store,
     ):
         token_bytes = kv_shape(model.config, model.dtype).token_bytes
@@ -70,7 +75,7 @@ class FusedServing:
             kv_bytes=pages * 16 * token_bytes,
             context_tokens_max=min(pages * 16, 1024),
         )
-        spec = spec_of(settings, model, "tiny")
+        spec = replace(spec_of(settings, model, "tiny"), reuse_problem=reuse_problem)
         self.store = store_class(
             ChunkStoreSettings(
                 **{"host_bytes_max": 1 << 28, "encoding": KvEncoding.AS_COMPUTED, **store}
@@ -81,6 +86,7 @@ class FusedServing:
         limits = spec.limits
         pool_tokens = limits.page_count * limits.page_size
         self.worker = RecordingWorker(model, pool_tokens, attention=attention)
+        self.fuser = Fuser(self.store, self.worker, fingerprint)
         self.engine = LlmEngine(
             "llm",
             1,
@@ -88,7 +94,7 @@ class FusedServing:
             spec,
             NoText(),
             WorkerClock(),
-            fuser=Fuser(self.store, self.worker, fingerprint),
+            fuser=None if reuse_problem else self.fuser,
         )
         self.model = model
         self.prefilled = {}
@@ -182,7 +188,7 @@ class FusedServing:
     @property
     def held_pages(self):
         """Pages of the pool that sequences hold, each counted once."""
-        return self.engine._scheduler.ledger.held_count
+        return self.engine.scheduler.ledger.held_count
 
     @property
     def pinned_chunks(self):

@@ -43,9 +43,9 @@ def keep_rows(self, task_id):
 
 def swallow_cancel(self, task_id):
     """A cancelled generation ends without a word."""
-    sequence = self._decoding.get(task_id) or self._sequences.get(task_id)
+    sequence = self.sequences.decoded_by(task_id) or self.sequences.get(task_id)
     if sequence is not None:
-        self._forget(sequence)
+        self.sequences.forget(sequence)
 
 
 def ignore_gaps(self, lane, frame, now_s):

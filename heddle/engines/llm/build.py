@@ -18,7 +18,8 @@ from heddle.engines.llm.attention.choice import (
 )
 from heddle.engines.llm.chosen_computing import Candidate, Choice
 from heddle.engines.llm.constrained.installed import missing
-from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, TextDecoder
+from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec
+from heddle.engines.llm.generations import TextDecoder
 from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.model.kept_memory import keep_freed_memory
 from heddle.engines.llm.reuse.fuser import ChunkCache, Fuser

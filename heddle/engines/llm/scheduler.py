@@ -1,7 +1,7 @@
 """Which tokens of which sequences the next step computes, and which pages hold them."""
 
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -15,10 +15,9 @@ from heddle.engines.llm.fusion.fused_prompt import (
     FusedPrompt,
     Measured,
     ReusedChunk,
-    ScoredAhead,
 )
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
-from heddle.engines.llm.fusion.ratio_choice import RatioChoice
+from heddle.engines.llm.seat_choices import SeatChoices
 from heddle.engines.llm.sequence import Sequence
 from heddle.engines.llm.step_batch import (
     BatchRow,
@@ -36,9 +35,6 @@ from heddle.kv.prefix_index import PageChain, PrefixIndex
 from heddle.kv.rows import Row, SharedSpan
 
 _ORDER = attrgetter("order")
-
-RatioOf = Callable[[Sequence, FusedPrompt], RatioChoice]
-ScoresOf = Callable[[Sequence], ScoredAhead]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,19 +146,16 @@ class Scheduler:
     last in order; a preempted sequence recomputes what its cached pages no longer hold.
 
     Args:
-        ratio_of: the share of its reused tokens that a prompt computes anew, asked when it gets
-            its seat.
-        scores_of: what a fused prompt's question, run ahead of it, looks at; asked before that.
+        limits: of a step and of the pool.
+        fingerprint: of the model.
+        choices: settles how much of a fused prompt is computed anew when it gets its seat.
 
     Mutates: sequences' rows and counts; the ledger and the index are its own.
     """
 
-    def __init__(
-        self, limits: SchedulerLimits, fingerprint: str, ratio_of: RatioOf, scores_of: ScoresOf
-    ) -> None:
+    def __init__(self, limits: SchedulerLimits, fingerprint: str, choices: SeatChoices) -> None:
         self.limits = limits
-        self._ratio_of = ratio_of
-        self._scores_of = scores_of
+        self._choices = choices
         self.ledger = PageLedger(limits.page_count, limits.page_size)
         self.index = PrefixIndex(self.ledger)
         self.chunk_pages = ChunkPages(self.ledger)
@@ -532,9 +525,9 @@ class Scheduler:
     def _seat(self, sequence: Sequence, fusion: Fusion) -> None:
         """Begin with a fused prompt's sweeps. What logs its attention has copies of its chunks."""
         if fusion.wants_scores:
-            fusion.take_scores(self._scores_of(sequence))
+            fusion.take_scores(self._choices.scores(sequence))
         prompt = fusion.prompt(sequence.num_computed_tokens)
-        choice = self._ratio_of(sequence, prompt)
+        choice = self._choices.ratio(sequence, prompt)
         shares = fusion.can_share and sequence.attention is None
         shares = shares and self._has_room(sequence.row, prompt, choice.ratio)
         fusion.seat(prompt, choice, shares=shares)

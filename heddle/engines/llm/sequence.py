@@ -1,124 +1,19 @@
 """One prompt and what is generated after it: tokens, pages and who waits for them."""
 
 import math
-from collections.abc import Sequence as Items
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
-from heddle.core.payloads import NO_PAUSE, Pause, Sampling, Segment
-from heddle.core.results import FusedKv, KvTransfer, Primed
+from heddle.core.payloads import Segment
+from heddle.core.results import FusedKv, Primed
 from heddle.core.tasks import Priority
-from heddle.engines.llm.draft import NOTHING_DRAFTED, Draft, DraftPrice
+from heddle.engines.llm.decode import Decode
 from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fusion import Fusion, Stage
-from heddle.engines.llm.grammar import Grammar
-from heddle.engines.llm.step_batch import Draw
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.prefix_index import PageChain
 from heddle.kv.rows import Row
-
-
-@dataclass(slots=True, eq=False)
-class Decode:
-    """A decode task that continues a sequence.
-
-    The first `num_continued_tokens` of `output_ids` were written by earlier decodes. `transfer`
-    says how its prompt came from another lane. `draft` is a likely text of it, `grammar` says what
-    the text has to be.
-
-    Mutates: `write` adds to `output_ids`; the engine moves `reported` along.
-    """
-
-    task_id: int
-    sampling: Sampling
-    report_every: int
-    pause: Pause = NO_PAUSE
-    output_ids: list[int] = field(default_factory=list)
-    num_continued_tokens: int = 0
-    reported: int = 0
-    transfer: KvTransfer | None = None
-    draft: Draft = field(default_factory=Draft)
-    grammar: Grammar | None = None
-
-    def take_over(self, token_ids: list[int], resumes: int) -> None:
-        """Go on after what was written and reported; the last `resumes` tokens count as its own."""
-        self.output_ids = token_ids
-        self.reported = len(token_ids)
-        self.num_continued_tokens = len(token_ids) - resumes
-        for token in token_ids:
-            self.draft.write(token)
-
-    def write(self, token: int) -> None:
-        """Add a token."""
-        self.output_ids.append(token)
-        self.draft.write(token)
-        if self.grammar is not None:
-            self.grammar.write(token)
-
-    @property
-    def may_draft(self) -> bool:
-        """Whether something may be known of its text before it is written."""
-        return bool(self.draft.token_ids) or self.grammar is not None
-
-    def offer(self, tokens_max: int, price: DraftPrice) -> tuple[int, ...]:
-        """Return the tokens that should come next, as many as are worth being checked."""
-        if self.grammar is None or price.token == NOTHING_DRAFTED.token:
-            return self.draft.offer(tokens_max, price)
-        return self.draft.offer(tokens_max, price, self.grammar.forced())
-
-    @property
-    def problem(self) -> str:
-        """Why it can't go on; empty while it can."""
-        return "" if self.grammar is None else self.grammar.problem
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its text has its whole form, and nothing may follow."""
-        return self.grammar is not None and self.grammar.is_over
-
-    @property
-    def is_at_interval(self) -> bool:
-        """Whether it has written as many tokens of its own as it should before it pauses."""
-        own = len(self.output_ids) - self.num_continued_tokens
-        return self.pause.after is not None and own >= self.pause.after
-
-    @property
-    def num_tokens_left(self) -> int:
-        """How many more tokens it may write before it ends or pauses."""
-        left = self.sampling.max_tokens - len(self.output_ids)
-        if self.pause.after is None:
-            return left
-        return min(left, self.pause.after + self.num_continued_tokens - len(self.output_ids))
-
-    def doubts(self, probability: float) -> bool:
-        """Whether it should pause before a token of this probability."""
-        has_begun = len(self.output_ids) > self.num_continued_tokens
-        return has_begun and self.pause.below is not None and probability < self.pause.below
-
-    def draws(self, drafted: Items[int]) -> tuple[Draw, ...]:
-        """Return how the next token is chosen, and the one behind each drafted one."""
-        draws = (self._draw_after(ahead) for ahead in range(1 + len(drafted)))
-        if self.grammar is None:
-            return tuple(draws)
-        masks = self.grammar.masks(drafted)
-        return tuple(replace(draw, mask=mask) for draw, mask in zip(draws, masks, strict=True))
-
-    def _draw_after(self, ahead: int) -> Draw:
-        """Return how the token behind the next `ahead` ones is chosen, but for its mask.
-
-        It depends on the seed and on the token's number only.
-        """
-        sampling, wants_probability = self.sampling, self.pause.below is not None
-        if sampling.temperature <= 0.0:
-            return Draw(wants_probability=wants_probability)
-        bits = np.random.Philox(key=sampling.seed, counter=[0, 0, 0, len(self.output_ids) + ahead])
-        uniform = float(np.random.Generator(bits).random())
-        return Draw(
-            sampling.temperature, sampling.top_p, sampling.top_k, uniform, wants_probability
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +78,11 @@ class Sequence:
     awaits_rider: bool = False
     awaits_grammar: bool = False
     preemptions: int = 0
+
+    @property
+    def continued_by(self) -> int | None:
+        """The task that continues it: its decode, or its transfer to another lane."""
+        return self.transfer if self.decode is None else self.decode.task_id
 
     @property
     def is_background(self) -> bool:

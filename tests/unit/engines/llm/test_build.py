@@ -87,8 +87,8 @@ def test_the_first_steps_are_done_and_leave_nothing_behind(model_dir, monkeypatc
     assert [batch.tokens for batch in batches] == steps
     assert not engine.has_work
     engine.check()
-    assert engine._scheduler.ledger.free_count == engine._scheduler.limits.page_count
-    assert not len(engine._scheduler.index)
+    assert engine.scheduler.ledger.free_count == engine.scheduler.limits.page_count
+    assert not len(engine.scheduler.index)
     frame = engine.step(0.0, float("inf"))
     assert (frame.events, frame.features, frame.costs.samples) == ((), {}, 0)
 

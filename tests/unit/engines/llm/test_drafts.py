@@ -11,7 +11,7 @@ from heddle.core.frames import Cancelled, Failed
 from heddle.core.payloads import Pause
 from heddle.core.results import FinishReason, KvHandle
 from heddle.engines.llm.draft import DRAFT_TOKENS_MAX
-from heddle.engines.llm.engine import PREFILL_TOKENS_MIN
+from heddle.engines.llm.step_prices import PREFILL_TOKENS_MIN
 from tests.unit.engines.llm.fake_worker import EOS, VOCABULARY, Lane, greedy
 
 PROMPT = tuple(range(10, 20))
@@ -268,7 +268,7 @@ def test_a_cancelled_decode_gives_its_pages_back():
     one.engine.apply(Release(KvHandle("llm", 3, 1)))
     one.drain()
     assert isinstance(one.end(2), Cancelled)
-    assert one.engine._scheduler.ledger.held_count == 0
+    assert one.engine.scheduler.ledger.held_count == 0
 
 
 def test_a_prompt_of_another_lane_has_drafts_too():

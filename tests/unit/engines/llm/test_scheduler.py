@@ -127,10 +127,9 @@ def test_random_workloads(actions, pages, seqs):
         end = lane.end(task_id)
         if isinstance(end, Done) and isinstance(end.result, Generated):
             check_tokens(work, task_id, end.result)
-    assert lane.engine._scheduler.ledger.held_count == 0
-    assert not lane.engine._sequences
-    assert not lane.engine._decoding
-    assert not lane.engine._outputs
+    assert lane.engine.scheduler.ledger.held_count == 0
+    assert not lane.engine.sequences
+    assert not lane.engine.sequences.decoding
 
 
 def check_tokens(work, task_id, generated):

@@ -25,7 +25,7 @@ def test_its_prompt_finds_what_was_computed():
     lane.speculate(1, PROMPT)
     lane.drain()
     assert isinstance(lane.result(1), Prefilled)
-    assert lane.engine._sequences == {}
+    assert not lane.engine.sequences
     assert lane.frames[-1].load.bytes_free == 64 * 100, "its pages are anybody's"
     assert answered(lane) == 20
 
@@ -79,7 +79,7 @@ def test_any_query_goes_first(priority):
     lane.step()
     lane.prefill(2, tuple(range(40, 49)), priority=priority)
     lane.decode(3, 2, max_tokens=3)
-    while 3 not in lane.events or lane.engine._decoding:
+    while 3 not in lane.events or lane.engine.sequences.decoding:
         lane.step()
     assert 1 not in lane.events, "it goes on once nobody else wants a step"
     lane.drain()
@@ -102,7 +102,7 @@ def test_a_prompt_that_is_too_long_fails_by_itself():
     lane.speculate(1, PROMPT)
     lane.drain()
     assert isinstance(lane.end(1), Failed)
-    assert lane.engine._sequences == {}
+    assert not lane.engine.sequences
 
 
 def test_a_step_that_breaks_ends_it_and_nothing_else():
@@ -120,7 +120,7 @@ def test_a_decode_behind_it_writes_as_its_prompt_would_and_holds_nothing_at_its_
     lane.decode(2, 1, max_tokens=5)
     lane.drain()
     assert lane.result(2).token_ids == greedy(PROMPT, 5)
-    assert lane.engine._sequences == {}
+    assert not lane.engine.sequences
     assert lane.frames[-1].load.bytes_free == 64 * 100, "its pages can go to any prompt"
     assert answered(lane, 3, 4) == 20
 
@@ -133,10 +133,10 @@ def test_a_query_goes_before_a_decode_in_the_background():
         lane.step()
     lane.prefill(3, tuple(range(40, 49)))
     lane.decode(4, 3, max_tokens=3)
-    while 4 in lane.engine._decoding or 4 not in lane.events:
+    while lane.engine.sequences.decoded_by(4) or 4 not in lane.events:
         lane.step()
     told = len(lane.events.get(2, ()))
-    assert 2 in lane.engine._decoding, "it goes on once no query wants a step"
+    assert lane.engine.sequences.decoded_by(2), "it goes on once no query wants a step"
     assert told < 10
     lane.drain()
     assert lane.result(2).token_ids == greedy(PROMPT, 30)
@@ -153,5 +153,5 @@ def test_a_decode_that_is_cancelled_with_its_guess_leaves_its_full_pages(steps, 
         lane.engine.apply(Cancel(task_id))
     lane.drain()
     assert isinstance(lane.end(2), Cancelled)
-    assert lane.engine._sequences == {}
+    assert not lane.engine.sequences
     assert answered(lane, 3, 4) == reused

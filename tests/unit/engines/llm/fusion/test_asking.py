@@ -7,10 +7,12 @@ import pytest
 import torch
 
 from heddle.core.commands import Amend, AmendMode, Cancel
+from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.kv_reuse import AUTO, KvReuse, QuestionPass, ReusePolicy
-from heddle.engines.llm.engine import ASKINGS_MAX
+from heddle.engines.llm.background import ASKINGS_MAX
 from heddle.engines.llm.fusion.asked_questions import AskedQuestions
 from heddle.engines.llm.model.fused_layers import fuse_layers
+from heddle.engines.llm.step_prices import StepPrices
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import (
     CHUNKS,
@@ -58,15 +60,15 @@ def selected_alone(case, ratio=RATIO):
     return case.top(case.question_scores(queries), int(ratio * len(case.candidates)))
 
 
-def in_slices(serving):
+def in_slices():
     """Let steps have room for 13 prompt tokens only."""
-    return patch.object(serving.engine, "_prefill_tokens_within", return_value=13)
+    return patch.object(StepPrices, "prefill_tokens_within", return_value=13)
 
 
 def assert_nothing_held(serving):
     serving.engine.check()
     assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
-    assert not serving.engine._sequences
+    assert not serving.engine.sequences
 
 
 # --- selecting -------------------------------------------------------------------------------
@@ -129,13 +131,13 @@ def test_it_selects_alike_where_layers_are_fused():
 def test_a_question_in_slices_is_the_same(model):
     whole, cut = asked(model, LONG), served(model)
     cut.start_asking(LONG)
-    with in_slices(cut):
+    with in_slices():
         for _ in range(4):
             assert not cut.asked
             cut.step()
         cut.drain()
     key = ("", tuple(LONG))
-    one, other = (s.engine._fuser.asked._kept[key] for s in (whole, cut))
+    one, other = (s.fuser.asked._kept[key] for s in (whole, cut))
     assert one.shape == other.shape
     assert rel_diff(torch.from_numpy(other), torch.from_numpy(one)) < TOLERANCE
 
@@ -143,12 +145,12 @@ def test_a_question_in_slices_is_the_same(model):
 def test_a_question_that_loses_its_pages_begins_anew(model):
     serving = served(model)
     number = serving.start_asking(LONG)
-    with in_slices(serving):
+    with in_slices():
         serving.step()
-    serving.engine._scheduler._preempt(serving.engine._sequences[number])
+    serving.engine.scheduler._preempt(serving.engine.sequences.get(number))
     serving.drain()
     key = ("", tuple(LONG))
-    one, other = (s.engine._fuser.asked._kept[key] for s in (asked(model, LONG), serving))
+    one, other = (s.fuser.asked._kept[key] for s in (asked(model, LONG), serving))
     assert one.tolist() == other.tolist()
 
 
@@ -180,9 +182,9 @@ def test_a_preempted_prompt_keeps_its_selection(model, case):
     expected = serving.ask(case.segments, ALONE)
     number = serving.start(case.segments, ALONE, 6)
     serving.step()
-    sequence = serving.engine._sequences[number]
-    serving.engine._fuser.asked._kept.clear()
-    serving.engine._scheduler._preempt(sequence)
+    sequence = serving.engine.sequences.get(number)
+    serving.fuser.asked._kept.clear()
+    serving.engine.scheduler._preempt(sequence)
     serving.drain()
     assert serving.preemptions[number] == 1
     assert serving.prefilled[number].fused.was_ahead
@@ -271,18 +273,18 @@ def test_cancelling_frees_everything(model, when):
     serving = served(model)
     number = serving.start_asking(LONG)
     if when in ("half way", "preempted"):
-        with in_slices(serving):
+        with in_slices():
             serving.step()
-        assert serving.engine._sequences[number].num_computed_tokens == 13
+        assert serving.engine.sequences.get(number).num_computed_tokens == 13
     if when == "preempted":
-        serving.engine._scheduler._preempt(serving.engine._sequences[number])
+        serving.engine.scheduler._preempt(serving.engine.sequences.get(number))
     if when == "done":
         serving.drain()
     serving.engine.apply(Cancel(number))
     serving.drain() if serving.engine.has_work else serving.step()
     assert serving.asked == {number: "" if when == "done" else None}
     assert_nothing_held(serving)
-    kept = serving.engine._fuser.asked.bytes_held
+    kept = serving.fuser.asked.bytes_held
     assert (kept > 0) == (when == "done")
 
 
@@ -329,7 +331,7 @@ def test_what_does_not_fit_into_the_context_is_refused(model):
 
 def test_what_takes_too_long_is_refused(model):
     serving = FusedServing(model)
-    with patch.object(type(serving.engine._report.costs), "predict_s", return_value=0.3):
+    with patch.object(CostSnapshot, "predict_s", return_value=0.3):
         number = serving.start_asking(QUESTION)
     serving.drain()
     assert "predicted to take 0.3 s" in serving.asked[number]
@@ -355,9 +357,9 @@ def test_the_oldest_question_is_dropped_first():
 
 def test_a_question_that_is_too_large_to_be_kept_says_so(model):
     serving = served(model)
-    with patch.object(serving.engine._fuser.asked, "_bytes_max", 1):
+    with patch.object(serving.fuser.asked, "_bytes_max", 1):
         number = serving.start_asking(QUESTION)
         serving.drain()
     assert "more than are kept" in serving.asked[number]
-    assert serving.engine._fuser.asked.bytes_held == 0
+    assert serving.fuser.asked.bytes_held == 0
     assert_nothing_held(serving)

@@ -81,8 +81,8 @@ def test_a_prompt_that_lost_its_pages_did_not_find_them(case):
     serving = served(case.model, step_tokens=16)
     number = serving.start(segments(PREFIX, CHUNKS[::-1], prompt(40, 9)), new_tokens=3)
     serving.step()
-    scheduler = serving.engine._scheduler
-    scheduler._preempt(serving.engine._sequences[number])
+    scheduler = serving.engine.scheduler
+    scheduler._preempt(serving.engine.sequences.get(number))
     assert len(scheduler.chunk_pages) == len(CHUNKS)
     serving.drain()
     assert serving.prefilled[number].preemptions == 1
@@ -117,9 +117,7 @@ def test_chunks_that_nobody_has_stored_are_all_missed(case):
 
 
 def test_an_engine_that_can_reuse_nothing_says_why(case):
-    serving = FusedServing(case.model)
-    serving.engine._fuser = None
-    serving.engine._spec = replace(serving.engine._spec, reuse_problem="its keys can't be turned")
+    serving = FusedServing(case.model, reuse_problem="its keys can't be turned")
     serving.ask(case.segments, CHOSEN)
     assert last_fused(serving) == FusedKv(
         "full", 1.0, {}, fallbacks=("fusionrag reused nothing: its keys can't be turned",)

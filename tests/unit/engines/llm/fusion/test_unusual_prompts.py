@@ -187,17 +187,17 @@ def test_a_prompt_preempted_at_any_step_answers_as_alone(model, reuse):
     serving = served(model, step_tokens=16)
     alone = serving.start(asked, reuse, 4)
     steps = 0
-    while alone in serving.engine._sequences:
+    while serving.engine.sequences.get(alone):
         serving.step()
         steps += 1
     assert steps > 5, "a weak test"
     for taken_after in range(1, steps):
         again = served(model, step_tokens=16)
         number = again.start(asked, reuse, 4)
-        sequence = again.engine._sequences[number]
+        sequence = again.engine.sequences.get(number)
         for _ in range(taken_after):
             again.step()
-        again.engine._scheduler._preempt(sequence)
+        again.engine.scheduler._preempt(sequence)
         again.drain()
         assert again.preemptions[number] == 1
         for got, expected in zip(again.logits[number], serving.logits[alone], strict=True):

@@ -327,23 +327,22 @@ def test_a_read_only_disk_fails_it(llama, serve, monkeypatch):
 
 
 def test_an_engine_without_a_store_says_so(llama, serve):
-    serving = serve(llama)
-    serving.engine._primer = None
+    serving = serve(llama, reuse_problem="it has no store")
     [failed] = failures(serving, priming([], CHUNK))
-    assert failed.message == "nothing is primed: this engine keeps no chunk KV"
+    assert failed.message == "nothing is primed: it has no store"
 
 
 def test_it_runs_only_while_no_query_does(llama, serve):
     serving = serve(llama, step_tokens=16)
     waiting = [serving.start_priming(priming([], chunk)) for chunk in NEIGHBOURS]
     serving.step()
-    computed = {s.id: s.num_computed_tokens for s in serving.engine._sequences.values()}
+    computed = {s.id: s.num_computed_tokens for s in serving.engine.sequences}
     assert sum(computed.values()) == 16
     query = serving.start(segments(PREFIX, [OTHER], QUESTION), new_tokens=5)
     while query not in serving.tokens:
         serving.step()
         assert not serving.primed
-        now = {s.id: s.num_computed_tokens for s in serving.engine._sequences.values()}
+        now = {s.id: s.num_computed_tokens for s in serving.engine.sequences}
         assert {id: now[id] for id in waiting} == computed
     serving.drain()
     serving.store.flush()
@@ -372,7 +371,7 @@ def test_cancelled_at_any_moment_it_leaves_nothing(llama, serve, monkeypatch, st
     serving = serve(llama, step_tokens=16)
     number = serving.start_priming(priming([], CHUNK))
     for _ in range(steps):
-        if serving.engine._scheduler.has_work:
+        if serving.engine.scheduler.has_work:
             serving.engine.step(0.0, float("inf"))
     serving.engine.apply(Cancel(number))
     serving.engine.apply(Cancel(number))
