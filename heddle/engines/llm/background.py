@@ -100,7 +100,7 @@ class Background:
             self._report.done(task.task_id, Asked(problem))
             return
         sequence = self._new(task, payload.cache_salt, (Segment(payload.token_ids),))
-        sequence.asking, sequence.may_reuse = Asking(), False  # all of its queries are wanted
+        sequence.purpose, sequence.may_reuse = Asking(), False  # all of its queries are wanted
         self._sequences.add(sequence)
 
     def keep_queries(self, sequence: Sequence, asking: Asking) -> None:
@@ -155,5 +155,5 @@ class Background:
                 f"the question was not run ahead: predicted to take {own_s:.3g} s, and a step in "
                 f"the background may take {self._step_s:g} s"
             )
-        askings = sum(sequence.asking is not None for sequence in self._sequences)
+        askings = sum(isinstance(sequence.purpose, Asking) for sequence in self._sequences)
         return "too many questions wait to be run ahead" if askings >= ASKINGS_MAX else ""

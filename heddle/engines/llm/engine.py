@@ -32,6 +32,7 @@ from heddle.core.results import KvHandle
 from heddle.costs.step_report import StepReport
 from heddle.engines.llm.background import Background
 from heddle.engines.llm.constrained.constraining import Constraining
+from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.generations import Generations, TextDecoder
 from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.prompts import Prompts
@@ -39,7 +40,7 @@ from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.engines.llm.reuse.primer import Primer
 from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, Slice, StepPlan
 from heddle.engines.llm.seat_choices import SeatChoices
-from heddle.engines.llm.sequence import Sequence
+from heddle.engines.llm.sequence import Answering, Guessing, Priming, Sequence
 from heddle.engines.llm.sequence_table import SequenceTable
 from heddle.engines.llm.step_batch import StepBatch, StepResult
 from heddle.engines.llm.step_prices import StepPrices
@@ -336,12 +337,15 @@ class LlmEngine:
             return
         sequence.prefill_open = False
         sequence.released = sequence.is_background  # no decode continues it
-        if sequence.asking is not None:
-            self._background.keep_queries(sequence, sequence.asking)
-        elif sequence.primes is None:  # a priming is answered once its KV is stored
-            self._prompts.answer(sequence)
-            if sequence.transfer is not None:
-                self._transfers.hand_over(sequence)
+        match sequence.purpose:
+            case Asking() as asking:
+                self._background.keep_queries(sequence, asking)
+            case Priming():
+                pass  # answered once its KV is stored
+            case Answering() | Guessing():
+                self._prompts.answer(sequence)
+                if sequence.transfer is not None:
+                    self._transfers.hand_over(sequence)
 
     # Its state --------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from heddle.costs.step_report import StepReport
 from heddle.engines.llm.requests import change_segment
 from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.engines.llm.scheduler import Scheduler
-from heddle.engines.llm.sequence import Sequence
+from heddle.engines.llm.sequence import Answering, Guessing, Sequence
 from heddle.engines.llm.sequence_table import SequenceTable
 from heddle.engines.llm.step_prices import StepPrices
 
@@ -58,7 +58,7 @@ class Prompts:
         sequence.may_reuse = task.optimizations is not Optimizations.OFF
         sequence.rank = self._rank(task, sequence)
         sequence.awaits_rider = payload.has_rider
-        sequence.is_speculative = payload.is_speculative
+        sequence.purpose = Guessing() if payload.is_speculative else Answering()
         sequence.load_id = payload.load_id
         sequence.deadline_s = self._clock.now_s() + task.seconds_left
         if task.optimizations is Optimizations.APPROX:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.draft import NOTHING_DRAFTED, DraftPrice
+from heddle.engines.llm.fusion.asked_questions import Asking
 from heddle.engines.llm.fusion.fused_prompt import (
     FusedPrompt,
     Measured,
@@ -316,8 +317,8 @@ class Scheduler:
         sequence, fusion = part.sequence, part.sequence.fusing
         if sequence.attention is not None and sequence.attention.wants(part.positions):
             sequence.attention.take(part.positions, measured)
-        if sequence.asking is not None:
-            sequence.asking.take(part.start, *measured)
+        if isinstance(sequence.purpose, Asking):
+            sequence.purpose.take(part.start, *measured)
         if fusion is None:
             sequence.num_computed_tokens = part.stop
             self._publish(sequence)
@@ -659,7 +660,7 @@ def _row(part: Slice, query_start: int) -> BatchRow:
 
 def _measure(part: Slice) -> Measure | None:
     sequence, fusion = part.sequence, part.sequence.fusing
-    if sequence.asking is not None:
+    if isinstance(sequence.purpose, Asking):
         return LastQueries()
     if fusion is not None and fusion.now.checks:
         return ValueDeviation()

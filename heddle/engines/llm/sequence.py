@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from heddle.core.kv_reuse import FULL_ATTENTION, KvReuse
 from heddle.core.payloads import Segment
@@ -23,6 +24,31 @@ class Capture:
     start: int
     stop: int
     record: ChunkRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Answering:
+    """A request waits for the prompt, and continues it for as long as it holds the lease."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guessing:
+    """A request may come with this prompt: it is computed ahead, in the background, for no lease.
+
+    A decode may continue it all the same.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Priming:
+    """A chunk's KV is computed to be stored; `primed` is the answer once it lies on disk."""
+
+    primed: Primed
+
+
+# An `Asking` runs a question ahead of its prompt, and keeps what the question looks for.
+Purpose: TypeAlias = Answering | Guessing | Priming | Asking
+"""What a sequence is computed for. All but `Answering` run only while no query does."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +76,7 @@ class Sequence:
     segments: list[Segment]
     row: Row
     chain: PageChain
+    purpose: Purpose = field(default_factory=Answering)
     may_reuse: bool = True
     reuse: KvReuse = FULL_ATTENTION
     fusion: Fusion | None = None
@@ -72,9 +99,6 @@ class Sequence:
     released: bool = False
     decode: Decode | None = None
     transfer: int | None = None
-    primes: Primed | None = None
-    asking: Asking | None = None
-    is_speculative: bool = False
     awaits_rider: bool = False
     awaits_grammar: bool = False
     preemptions: int = 0
@@ -87,7 +111,7 @@ class Sequence:
     @property
     def is_background(self) -> bool:
         """Whether it runs only while nothing else does."""
-        return self.primes is not None or self.asking is not None or self.is_speculative
+        return not isinstance(self.purpose, Answering)
 
     @property
     def order(self) -> tuple[bool, int, float, int]:

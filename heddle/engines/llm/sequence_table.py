@@ -11,7 +11,7 @@ from heddle.engines.llm.decode import Decode
 from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.engines.llm.reuse.primer import Primer
 from heddle.engines.llm.scheduler import Scheduler
-from heddle.engines.llm.sequence import Sequence
+from heddle.engines.llm.sequence import Priming, Sequence
 
 
 class SequenceTable:
@@ -178,7 +178,7 @@ class SequenceTable:
 
     def _keep_chunks(self, sequence: Sequence) -> None:
         """Store the KV of the chunks that it has computed."""
-        if sequence.primes is not None and self._primer is not None:
+        if isinstance(sequence.purpose, Priming) and self._primer is not None:
             self._primer.store(sequence, self._clock.now_s())
         elif self._fuser is not None:
             self._fuser.keep(sequence, self._clock.now_s())

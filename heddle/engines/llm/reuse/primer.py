@@ -11,7 +11,7 @@ from heddle.core.results import Primed
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.prompt_layout import layout_of
 from heddle.engines.llm.reuse.fuser import Fuser
-from heddle.engines.llm.sequence import Capture
+from heddle.engines.llm.sequence import Capture, Priming
 from heddle.engines.llm.sequence import Sequence as Prompt
 
 AS_STORED = KvReuse(ReusePolicy.FULL_REUSE, ratio=0.0, primed=False)
@@ -24,7 +24,7 @@ class Primer:
     place. Keys are stored as computed, behind the neighbours. The entry records their position,
     and a prompt that reuses it rotates them from there.
 
-    Mutates: a prompt's `primes`, and what fusion changes of it.
+    Mutates: a prompt's `purpose`, and what fusion changes of it.
     """
 
     def __init__(self, fuser: Fuser) -> None:
@@ -60,7 +60,7 @@ class Primer:
         primed = Primed(chunk.tokens, neighbours, is_new=True)
         if self._fuser.keeps(record):
             return replace(primed, is_new=False)
-        prompt.primes = primed
+        prompt.purpose = Priming(primed)
         prompt.reuse = AS_STORED
         prompt.captures = (Capture(chunk.start, chunk.stop, record),)
         prompt.attention = AttentionLog(layout, [chunk.start])
@@ -71,9 +71,9 @@ class Primer:
 
     def store(self, prompt: Prompt, now_s: float) -> None:
         """Have the KV of a prompt's chunk written, now that it is computed."""
-        assert prompt.primes is not None, "an ordinary prompt primes no chunk"
+        assert isinstance(prompt.purpose, Priming), "an ordinary prompt primes no chunk"
         [capture] = prompt.captures
-        self._storing[prompt.id] = prompt.primes
+        self._storing[prompt.id] = prompt.purpose.primed
         self._fuser.store(prompt, capture, now_s, partial(self._end, prompt.id))
 
     def ended(self) -> list[tuple[int, Primed, str | None]]:
