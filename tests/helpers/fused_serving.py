@@ -188,7 +188,7 @@ class FusedServing:
     @property
     def held_pages(self):
         """Pages of the pool that sequences hold, each counted once."""
-        return self.engine.scheduler.ledger.held_count
+        return self.engine.scheduler.kv_cache.ledger.held_count
 
     @property
     def pinned_chunks(self):

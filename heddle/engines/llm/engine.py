@@ -38,11 +38,12 @@ from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.prompts import Prompts
 from heddle.engines.llm.reuse.fuser import Fuser
 from heddle.engines.llm.reuse.primer import Primer
-from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits, Slice, StepPlan
+from heddle.engines.llm.scheduler import Scheduler, SchedulerLimits
 from heddle.engines.llm.seat_choices import SeatChoices
 from heddle.engines.llm.sequence import Answering, Guessing, Priming, Sequence
 from heddle.engines.llm.sequence_table import SequenceTable
 from heddle.engines.llm.step_batch import StepBatch, StepResult
+from heddle.engines.llm.step_plan import Slice, StepPlan
 from heddle.engines.llm.step_prices import StepPrices
 from heddle.engines.llm.transfers import KvCarrier, Transfers
 
@@ -119,7 +120,7 @@ class LlmEngine:
         self._fuser = fuser
         self._constraining = Constraining(grammars, spec.constraint_problem)
         self._report = report = StepReport(name, epoch, clock, spec.prior_s)
-        # None of these refers to this engine: a cycle would keep a dropped one's pool in memory.
+        # None of these refers to this engine: a cycle would keep the KV of a dropped one.
         choices = SeatChoices(report, clock, limits.max_num_batched_tokens, fuser)
         self.scheduler = scheduler = Scheduler(limits, spec.fingerprint, choices)
         self.sequences = sequences = SequenceTable(scheduler, report, order, clock, fuser, primer)
@@ -357,7 +358,7 @@ class LlmEngine:
         return has_arrivals or self.scheduler.has_work
 
     def _load(self) -> Load:
-        ledger = self.scheduler.ledger
+        ledger = self.scheduler.kv_cache.ledger
         free = (ledger.free_count + ledger.idle_count) * self._spec.page_bytes
         return Load(self.scheduler.running_count, self.scheduler.waiting_count, free)
 
@@ -370,7 +371,7 @@ class LlmEngine:
         return self._pages(), notes
 
     def _pages(self) -> Mapping[str, float]:
-        ledger = self.scheduler.ledger
+        ledger = self.scheduler.kv_cache.ledger
         return {
             KV_PAGES_HELD: ledger.held_count,
             KV_PAGES_CACHED: ledger.idle_count,

@@ -12,9 +12,10 @@ from heddle.engines.llm.constrained.constraining import Constraining
 from heddle.engines.llm.decode import Decode, Output, TextStreamLike
 from heddle.engines.llm.draft import Draft
 from heddle.engines.llm.requests import refusal
-from heddle.engines.llm.scheduler import Scheduler, Slice
+from heddle.engines.llm.scheduler import Scheduler
 from heddle.engines.llm.sequence import Sequence
 from heddle.engines.llm.sequence_table import SequenceTable
+from heddle.engines.llm.step_plan import Slice
 
 
 class TextDecoder(Protocol):
@@ -113,7 +114,7 @@ class Generations:
         is_in = sequence.fusing is None and sequence.num_remaining_tokens == 0
         if is_in and not sequence.has_pending:
             # The first token needs the logits of the prompt's last one: compute that one again.
-            self._scheduler.rewind(sequence, len(sequence.token_ids) - 1)
+            self._scheduler.kv_cache.rewind(sequence, len(sequence.token_ids) - 1)
         written = sequence.token_ids[len(sequence.token_ids) - payload.continues :]
         decode.take_over(written, payload.resumes)
         self._sequences.continue_by(sequence, decode)

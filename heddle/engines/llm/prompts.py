@@ -117,7 +117,7 @@ class Prompts:
         if sequence.fusion is None and sequence.num_remaining_tokens == 0:
             # Nothing new to compute (an empty fill, or a prompt cut short): the last token
             # goes through the model once more, and the prefill ends with that step.
-            self._scheduler.rewind(sequence, len(prompt) - 1)
+            self._scheduler.kv_cache.rewind(sequence, len(prompt) - 1)
             self._scheduler.settle(sequence)
 
     def _refusal(self, sequence: Sequence, tokens: int) -> str:
@@ -135,14 +135,14 @@ class Prompts:
         token_s = self._prices.prompt_token_s(len(sequence.token_ids))
         busy_s = token_s * self._scheduler.tokens_ahead_of(sequence)
         fuser.begin(sequence, self._clock.now_s(), token_s, busy_s)
-        # What a look into the store has made it forget is freed in the pool as well.
-        self._scheduler.chunk_pages.keep_only(fuser.knows)
+        # What a look into the store has made it forget is freed in the KV cache as well.
+        self._scheduler.kv_cache.chunk_pages.keep_only(fuser.knows)
         self._scheduler.settle(sequence)
 
     def _rank(self, task: Task, sequence: Sequence) -> float:
         """Return a prompt's rank, by what is to be computed of it; its decode is not foreseen."""
         prompt = sequence.known_prompt()
-        missing = len(prompt) - self._scheduler.cached_tokens(sequence, prompt)
+        missing = len(prompt) - self._scheduler.kv_cache.cached_tokens(sequence, prompt)
         own_s = missing * self._prices.prompt_token_s(len(prompt))
         return self._order.rank(task, self._clock.now_s(), own_s)
 

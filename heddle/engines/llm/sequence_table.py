@@ -18,7 +18,7 @@ class SequenceTable:
     """Every sequence from its Admit until neither a task nor a lease wants it.
 
     A sequence that ends takes what continues it along: its decode, or its transfer to another lane.
-    Its pages go back to the pool, and the KV of its chunks is stored where it was computed to the
+    Its pages are given back, and the KV of its chunks is stored where it was computed to the
     end.
 
     Args:
@@ -80,8 +80,8 @@ class SequenceTable:
             priority=task.identity.priority,
             salt=salt,
             segments=list(segments),
-            row=self._scheduler.new_row(),
-            chain=self._scheduler.new_chain(salt),
+            row=self._scheduler.kv_cache.new_row(),
+            chain=self._scheduler.kv_cache.new_chain(salt),
         )
 
     def add(self, sequence: Sequence) -> None:

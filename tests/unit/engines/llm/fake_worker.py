@@ -270,7 +270,7 @@ class LanePort:
 
     @property
     def held_pages(self):
-        return self.lane.engine.scheduler.ledger.held_count
+        return self.lane.engine.scheduler.kv_cache.ledger.held_count
 
     def sent(self, payload):
         return [

@@ -87,8 +87,8 @@ def test_the_first_steps_are_done_and_leave_nothing_behind(model_dir, monkeypatc
     assert [batch.tokens for batch in batches] == steps
     assert not engine.has_work
     engine.check()
-    assert engine.scheduler.ledger.free_count == engine.scheduler.limits.page_count
-    assert not len(engine.scheduler.index)
+    assert engine.scheduler.kv_cache.ledger.free_count == engine.scheduler.limits.page_count
+    assert not len(engine.scheduler.kv_cache.index)
     frame = engine.step(0.0, float("inf"))
     assert (frame.events, frame.features, frame.costs.samples) == ((), {}, 0)
 

@@ -268,7 +268,7 @@ def test_a_cancelled_decode_gives_its_pages_back():
     one.engine.apply(Release(KvHandle("llm", 3, 1)))
     one.drain()
     assert isinstance(one.end(2), Cancelled)
-    assert one.engine.scheduler.ledger.held_count == 0
+    assert one.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 def test_a_prompt_of_another_lane_has_drafts_too():

@@ -92,7 +92,7 @@ def test_pages_go_when_the_decode_has_ended_and_the_lease_is_released():
     lane.prefill(1, PROMPT)
     lane.decode(2, 1, max_tokens=3)
     lane.drain()
-    ledger = lane.engine.scheduler.ledger
+    ledger = lane.engine.scheduler.kv_cache.ledger
     assert ledger.held_count == 3
     pages = lane.frames[-1].gauges
     assert pages[gauges.KV_PAGES_HELD] == 3
@@ -122,7 +122,7 @@ def test_releasing_while_decoding_waits_for_the_decode():
     lane.engine.apply(Release(KvHandle("llm", 3, 1)))
     lane.drain()
     assert lane.result(2).token_ids == greedy(PROMPT, 6)
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 def test_a_pending_segment_holds_the_prompt_back_until_it_is_filled():
@@ -207,7 +207,7 @@ def test_a_wrong_amend_fails_the_prefill(amend, message):
     lane.engine.apply(amend)
     lane.step()
     assert message in lane.end(1).message
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 def test_a_prompt_that_is_too_long_is_the_callers_fault():
@@ -288,7 +288,7 @@ def test_a_cancelled_decode_ends_and_leaves_its_prefill(steps):
     lane.engine.apply(Cancel(1))  # it has ended: nothing happens
     assert not lane.engine.has_work
     lane.engine.apply(Release(KvHandle("llm", 3, 1)))
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 def test_a_cancelled_prefill_takes_its_decode_along():
@@ -301,7 +301,7 @@ def test_a_cancelled_prefill_takes_its_decode_along():
     lane.drain()
     assert lane.end(1) == Cancelled(1)
     assert lane.end(2) == Cancelled(2)
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 def test_a_worker_error_fails_the_step_and_nothing_else():
@@ -337,7 +337,7 @@ def test_numbers_that_are_not_finite_fail_their_sequence_and_no_other(tokens):
         assert "not finite" in lane.end(task_id).message
     assert lane.result(4).token_ids == greedy(PROMPT[:3], 4)
     lane.engine.apply(Release(KvHandle("llm", 3, 3)))
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 @pytest.mark.parametrize(("tokens", "reused"), [(4, 4), (6, 4), (16, 0)])
@@ -369,7 +369,7 @@ def test_a_decode_that_breaks_later_takes_its_lease_along():
     lane.decode(3, 1)
     lane.drain()
     assert "send the prefill again" in lane.end(3).message
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 def test_a_sampled_request_gets_its_tokens_whatever_runs_beside_it():
@@ -515,7 +515,7 @@ def handed_over(lane, prefill=1, task_id=90):
 
 
 def held_pages(lane):
-    return lane.engine.scheduler.ledger.held_count
+    return lane.engine.scheduler.kv_cache.ledger.held_count
 
 
 @pytest.mark.parametrize("fingerprint", ["fake", "another model"])

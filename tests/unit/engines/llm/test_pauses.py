@@ -172,7 +172,7 @@ def test_a_round_that_is_cancelled_gives_its_pages_back(steps):
     lane.engine.apply(Release(KvHandle("llm", 3, 1)))
     lane.drain()
     assert isinstance(lane.end(2), Cancelled)
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
 def test_a_preempted_round_writes_the_same():

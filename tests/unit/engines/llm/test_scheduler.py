@@ -127,7 +127,7 @@ def test_random_workloads(actions, pages, seqs):
         end = lane.end(task_id)
         if isinstance(end, Done) and isinstance(end.result, Generated):
             check_tokens(work, task_id, end.result)
-    assert lane.engine.scheduler.ledger.held_count == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
     assert not lane.engine.sequences
     assert not lane.engine.sequences.decoding
 

@@ -147,7 +147,7 @@ def test_a_question_that_loses_its_pages_begins_anew(model):
     number = serving.start_asking(LONG)
     with in_slices():
         serving.step()
-    serving.engine.scheduler._preempt(serving.engine.sequences.get(number))
+    serving.engine.scheduler.preempt(serving.engine.sequences.get(number))
     serving.drain()
     key = ("", tuple(LONG))
     one, other = (s.fuser.asked._kept[key] for s in (asked(model, LONG), serving))
@@ -184,7 +184,7 @@ def test_a_preempted_prompt_keeps_its_selection(model, case):
     serving.step()
     sequence = serving.engine.sequences.get(number)
     serving.fuser.asked._kept.clear()
-    serving.engine.scheduler._preempt(sequence)
+    serving.engine.scheduler.preempt(sequence)
     serving.drain()
     assert serving.preemptions[number] == 1
     assert serving.prefilled[number].fused.was_ahead
@@ -277,7 +277,7 @@ def test_cancelling_frees_everything(model, when):
             serving.step()
         assert serving.engine.sequences.get(number).num_computed_tokens == 13
     if when == "preempted":
-        serving.engine.scheduler._preempt(serving.engine.sequences.get(number))
+        serving.engine.scheduler.preempt(serving.engine.sequences.get(number))
     if when == "done":
         serving.drain()
     serving.engine.apply(Cancel(number))

@@ -82,8 +82,8 @@ def test_a_prompt_that_lost_its_pages_did_not_find_them(case):
     number = serving.start(segments(PREFIX, CHUNKS[::-1], prompt(40, 9)), new_tokens=3)
     serving.step()
     scheduler = serving.engine.scheduler
-    scheduler._preempt(serving.engine.sequences.get(number))
-    assert len(scheduler.chunk_pages) == len(CHUNKS)
+    scheduler.preempt(serving.engine.sequences.get(number))
+    assert len(scheduler.kv_cache.chunk_pages) == len(CHUNKS)
     serving.drain()
     assert serving.prefilled[number].preemptions == 1
     assert serving.prefilled[number].fused.tokens_from_device == 0

@@ -36,7 +36,7 @@ def _pages(tokens):
 
 
 def _chunk_pages(serving):
-    return serving.engine.scheduler.chunk_pages
+    return serving.engine.scheduler.kv_cache.chunk_pages
 
 
 def _release(serving, numbers):
@@ -81,7 +81,7 @@ def test_eight_requests_at_once_hold_each_chunk_once(reuse):
     tokens, (prefix_page,) = sum(map(len, LONG)), {row.pages[0] for row in _rows(serving)}
     once = {page for row in _rows(serving) for span in row.spans for page in span.pages.pages}
     assert len(once) == sum(_pages(len(chunk)) for chunk in LONG)
-    ledger = serving.engine.scheduler.ledger
+    ledger = serving.engine.scheduler.kv_cache.ledger
     assert [ledger.refcount(page) for page in once] == [8] * len(once)
     computed = len(ids_of(LONG)) - tokens
     for number in numbers:
@@ -248,7 +248,7 @@ def test_pages_are_given_back_once_whatever_ends_their_readers(requests):
         _follow(serving)
     _release(serving, serving.prefilled)
     _assert_all_given_back(serving)
-    ledger = serving.engine.scheduler.ledger
+    ledger = serving.engine.scheduler.kv_cache.ledger
     assert ledger.make_room(ledger.page_count), "a page was lost"
 
 
@@ -258,7 +258,7 @@ def test_pages_of_a_deleted_chunk_are_freed_by_the_next_look_into_the_store():
         serving.ask(_with_ids([1, chunk]))  # behind another one: in no prefix cache
     number = serving.start(_with_ids([2, 1, 0]), decodes=False)
     serving.drain()
-    pages, ledger = _chunk_pages(serving), serving.engine.scheduler.ledger
+    pages, ledger = _chunk_pages(serving), serving.engine.scheduler.kv_cache.ledger
     held = len(pages)
     serving.store.forget([0])
     serving.ask(segments((), [prompt(9, 9)], QUESTION))

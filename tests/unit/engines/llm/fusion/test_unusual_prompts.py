@@ -197,7 +197,7 @@ def test_a_prompt_preempted_at_any_step_answers_as_alone(model, reuse):
         sequence = again.engine.sequences.get(number)
         for _ in range(taken_after):
             again.step()
-        again.engine.scheduler._preempt(sequence)
+        again.engine.scheduler.preempt(sequence)
         again.drain()
         assert again.preemptions[number] == 1
         for got, expected in zip(again.logits[number], serving.logits[alone], strict=True):
