@@ -25,7 +25,7 @@ from heddle.engines.vector.build import refresh_index
 from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.hosts.machine import read_machine
-from heddle.kv.forget_files import forget_files
+from heddle.kv.disk.forget_files import forget_files
 
 
 @dataclass(frozen=True, slots=True)

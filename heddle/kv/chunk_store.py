@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.gauges import (
@@ -35,16 +35,12 @@ from heddle.kv.chunk_directory import (
     Tier,
 )
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
-from heddle.kv.chunk_files import ChunkFiles
-from heddle.kv.chunk_header import ChunkFile
 from heddle.kv.chunk_key import HitKind, Probe
 from heddle.kv.chunk_loader import ChunkLoader
 from heddle.kv.chunk_record import ChunkRecord
-from heddle.kv.chunk_writer import ChunkWriter
+from heddle.kv.disk.chunk_files import ChunkFiles
+from heddle.kv.disk.disk_tier import DiskTier, EndOfWrite
 from heddle.kv.kv_encoding import KvEncoding
-
-EndOfWrite = Callable[[str | None], None]
-DISK_RETRY_S: Final = 60.0  # a disk that has failed is tried again with one entry
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +116,24 @@ class StoreStats:
     used_ahead: int = 0
     wasted_ahead: int = 0
 
+    def gauges(self) -> Mapping[str, float]:
+        """Return the same by the names of `core.gauges`."""
+        return {
+            CHUNK_KV_ENTRIES: self.entries,
+            CHUNK_KV_HOST_BYTES: self.host_bytes,
+            CHUNK_KV_DISK_BYTES: self.disk_bytes,
+            CHUNK_KV_HOST_EVICTED: self.evictions[Tier.HOST],
+            CHUNK_KV_DISK_EVICTED: self.evictions[Tier.DISK],
+            CHUNK_KV_LOADED: self.loads - self.failed_loads,
+            CHUNK_KV_NOT_LOADED: self.failed_loads,
+            CHUNK_KV_UNWRITTEN: self.unwritten,
+            CHUNK_KV_TOKENS: self.tokens,
+            CHUNK_KV_DISK_ONLY: self.disk_only,
+            CHUNK_KV_DISK_ONLY_S: self.disk_only_s,
+            CHUNK_KV_AHEAD_USED: self.used_ahead,
+            CHUNK_KV_AHEAD_WASTED: self.wasted_ahead,
+        }
+
 
 class ChunkStore:
     """Finds, keeps, loads and forgets chunk KV for one model. Every method is thread-safe.
@@ -149,7 +163,7 @@ class ChunkStore:
     ) -> None:
         self._settings = settings
         self._clock = clock
-        self._wake: Callable[[], None] = _nobody
+        self._wake: Callable[[], None] = _no_subscriber
         self._lock = threading.Lock()
         self._directory = ChunkDirectory(
             settings.host_bytes_max, settings.disk_bytes_max, settings.half_life_s
@@ -157,23 +171,21 @@ class ChunkStore:
         self._host: dict[bytes, StoredChunk] = {}
         self._completed: deque[Loaded] = deque()
         self._wanted: set[Ticket] = set()  # the loads under way that a prompt waits for
-        self._loads = self._failed_loads = self._unwritten = 0
+        self._loads = self._failed_loads = 0
         self._is_closed = False
-        self._files: ChunkFiles | None = None
-        self._disk_problem: str | None = "chunk KV has no disk tier: set kv_reuse_disk_bytes"
-        self._retry_s: float | None = None  # when a disk that has failed may be tried again
-        if settings.directory is not None:
-            self._open_disk(ChunkFiles(settings.directory, fingerprint))
+        folder = settings.directory
+        self._disk = DiskTier(
+            None if folder is None else ChunkFiles(folder, fingerprint),
+            self._directory,
+            self._lock,
+            settings.disk_bytes_max,
+            settings.write_queue_bytes_max,
+        )
         self._loader: ChunkLoader[Ticket, _Read] = ChunkLoader(
             self._read, self._end_load, clock, settings.loader_threads, settings.load_bytes_per_s
         )
         if self._loader.is_in_the_dark:
             self._loader.rehearse(self._directory.on_disk(settings.loader_threads))
-        self._writer: ChunkWriter[_Write] | None = (
-            ChunkWriter(self._write, settings.write_queue_bytes_max)
-            if self._disk_problem is None
-            else None
-        )
 
     def __contains__(self, key: object) -> bool:
         """Whether an entry has this key, wherever it is; not a use of it."""
@@ -238,6 +250,7 @@ class ChunkStore:
     def subscribe(self, wake: Callable[[], None]) -> None:
         """Call `wake`, from the store's threads, when `completed` or `notes` has something new."""
         self._wake = wake
+        self._disk.subscribe(wake)
 
     def completed(self) -> tuple[Loaded, ...]:
         """Return and forget the loads that have ended since the last call; never waits."""
@@ -287,7 +300,7 @@ class ChunkStore:
                 won't; it must not raise.
         Returns: whether the store holds an entry of this key now, or will.
         """
-        ended = ended or _nobody_asks
+        ended = ended or _no_waiter
         try:
             stored = self._pinned(StoredChunk.of(entry, self._settings.encoding))
         except InputError as error:
@@ -296,19 +309,16 @@ class ChunkStore:
             return False
         record = stored.record
         with self._lock:
-            is_trial = self._is_trial_due(now_s)
-            to_disk = self._disk_problem is None or is_trial
+            to_disk = self._disk.takes_entries(now_s)
             admission = self._directory.add(record, stored.kv.nbytes, now_s, to_disk=to_disk)
             self._hold(stored, admission)
             is_queued = False
             problem = None
             if admission is not None and admission.to_disk:
-                is_queued = self._queue(_Write(admission.ticket, stored, ended, is_trial))
-                problem = "too much waits for the disk already: write_queue_bytes_max is full"
-                if is_trial and is_queued:
-                    self._retry_s = now_s + DISK_RETRY_S
+                problem = self._disk.queue(admission.ticket, stored, ended, now_s)
+                is_queued = problem is None
             elif not self._directory.keeps(record):
-                problem = self._disk_problem
+                problem = self._disk.problem
             is_held = record.key in self._directory
         if not is_queued:
             ended(problem)
@@ -321,10 +331,8 @@ class ChunkStore:
         """
         with self._lock:
             is_known = record.key in self._directory
-        if not is_known and self._files is not None:
-            file = self._files.find(record.key)
-            if file is not None:
-                self._take_in(self._files, file)
+        if not is_known:
+            self._disk.look_for(record.key)
         with self._lock:
             return self._directory.keeps(record)
 
@@ -342,35 +350,16 @@ class ChunkStore:
         with self._lock:
             keys = self._directory.forget(sources)
             self._drop_from_host(keys)
-            if self._files is not None:  # under the lock, or a new file of that name would go
-                self._files.remove(keys)
+            self._disk.remove(keys)
         return len(keys)
 
     def refresh(self) -> None:
-        """Take in what is in the disk tier's folder by now, written by whichever process.
+        """Take in what is in the disk tier's folder by now, written by any process.
 
         Reads the header of every file that is new to it. What the budget has no room for is left
         to the process that wrote it, which may have a larger one.
         """
-        excess = self._take_in_files()
-        if excess:
-            log.warning("%d files of chunk KV exceed disk_bytes_max: not used here", len(excess))
-
-    def _take_in_files(self) -> tuple[bytes, ...]:
-        """Take in the files that are new here; return the keys of those that exceed the budget."""
-        if self._files is None:
-            return ()
-        files = self._files.scan(known=self)
-        return tuple(file.record.key for file in files if not self._take_in(self._files, file))
-
-    def _take_in(self, files: ChunkFiles, file: ChunkFile) -> bool:
-        """Know a file from now on, unless it is gone by now; False: the budget has no room."""
-        with self._lock:
-            key = file.record.key
-            is_wanted = key not in self._directory and files.has(key)
-            return not is_wanted or self._directory.restore(
-                file.record, file.nbytes, file.file_bytes
-            )
+        self._disk.refresh(known=self)
 
     def stats(self) -> StoreStats:
         """Return the store in numbers, each right by itself.
@@ -389,7 +378,7 @@ class ChunkStore:
             disk_bytes=directory.disk.bytes_used,
             loads=self._loads,
             failed_loads=self._failed_loads,
-            unwritten=self._unwritten,
+            unwritten=self._disk.unwritten,
             tokens=directory.tokens,
             disk_only=disk_only,
             disk_only_s=disk_only * self._loader.read_s(file_bytes),
@@ -399,58 +388,24 @@ class ChunkStore:
 
     def gauges(self) -> Mapping[str, float]:
         """Return the state of the store, by the names of `core.gauges`."""
-        stats = self.stats()
-        return {
-            CHUNK_KV_ENTRIES: stats.entries,
-            CHUNK_KV_HOST_BYTES: stats.host_bytes,
-            CHUNK_KV_DISK_BYTES: stats.disk_bytes,
-            CHUNK_KV_HOST_EVICTED: stats.evictions[Tier.HOST],
-            CHUNK_KV_DISK_EVICTED: stats.evictions[Tier.DISK],
-            CHUNK_KV_LOADED: stats.loads - stats.failed_loads,
-            CHUNK_KV_NOT_LOADED: stats.failed_loads,
-            CHUNK_KV_UNWRITTEN: stats.unwritten,
-            CHUNK_KV_TOKENS: stats.tokens,
-            CHUNK_KV_DISK_ONLY: stats.disk_only,
-            CHUNK_KV_DISK_ONLY_S: stats.disk_only_s,
-            CHUNK_KV_AHEAD_USED: stats.used_ahead,
-            CHUNK_KV_AHEAD_WASTED: stats.wasted_ahead,
-        }
+        return self.stats().gauges()
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Why it doesn't keep KV as its settings say; empty where it does."""
-        problem = self._disk_problem  # read once: the writer's thread may end it
+        problem = self._disk.problem  # read once: the writer's thread may end it
         return () if self._settings.directory is None or problem is None else (problem,)
 
     def flush(self) -> None:
         """Wait until all that was put before is on disk, or refused by it."""
-        if self._writer is not None:
-            self._writer.flush()
+        self._disk.flush()
 
     def close(self) -> None:
         """Write what waits to be written, give up loads that have not begun, end the threads."""
         with self._lock:
             self._is_closed = True
-        if self._writer is not None:
-            self._writer.close()
+        self._disk.close()
         self._loader.close()
-
-    def _open_disk(self, files: ChunkFiles) -> None:
-        try:
-            is_writable = files.open()
-        except OSError as error:
-            self._disk_problem = f"chunk KV has no disk tier: {error}; make {files.folder} writable"
-            log.error("%s", self._disk_problem)
-            return
-        self._disk_problem = None
-        if not is_writable:
-            self._disk_problem = f"chunk KV is not written to disk: make {files.folder} writable"
-            log.error("%s", self._disk_problem)
-        self._files = files
-        excess = self._take_in_files()
-        if excess:
-            log.warning("%d files of chunk KV exceed disk_bytes_max: removed", len(excess))
-            files.remove(excess)
 
     def _hold(self, stored: StoredChunk, admission: Admission | None) -> None:
         """Keep the tensors that were let into host memory, and none that have left it."""
@@ -498,8 +453,7 @@ class ChunkStore:
 
     def _read(self, ticket: Ticket) -> "_Read | None":
         """Read and decode an entry, on a loader thread."""
-        assert self._files is not None, "there is no disk to load from"
-        stored = self._files.read(ticket.key)
+        stored = self._disk.read(ticket.key)
         if stored is None:
             return None
         stored = self._pinned(stored)
@@ -523,90 +477,15 @@ class ChunkStore:
             self._read_ahead()
         self._wake()
 
-    def _is_trial_due(self, now_s: float) -> bool:
-        """Whether an entry may be written to a disk that has failed: one in DISK_RETRY_S.
-
-        Mutates: the first call after a failure sets when that is.
-        """
-        if self._writer is None or self._disk_problem is None:
-            return False
-        if self._retry_s is None:
-            self._retry_s = now_s + DISK_RETRY_S
-        return now_s >= self._retry_s
-
-    def _queue(self, write: "_Write") -> bool:
-        assert self._writer is not None, "there is no disk to write to"
-        is_queued = self._writer.offer(write, write.stored.kv.nbytes)
-        if not is_queued:
-            self._unwritten += 1
-            self._directory.end_write(write.ticket, is_written=False)
-        return is_queued
-
-    def _write(self, write: "_Write") -> None:
-        """Write an entry's file, on the writer's thread."""
-        problem: str | None = "its file could not be made"
-        try:
-            problem = self._write_file(write)
-        except OSError as error:
-            problem = (
-                f"chunk KV is not written to disk: {error}; mend that, it is tried again once in "
-                f"{DISK_RETRY_S:g} s"
-            )
-            log.error("%s", problem)
-            self._set_disk_problem(problem)
-        finally:
-            if problem is not None:
-                with self._lock:
-                    self._unwritten += self._directory.is_current(write.ticket)
-                    self._directory.end_write(write.ticket, is_written=False)
-            write.ended(problem)
-
-    def _set_disk_problem(self, problem: str | None) -> None:
-        with self._lock:
-            self._disk_problem, self._retry_s = problem, None
-        self._wake()
-
-    def _write_file(self, write: "_Write") -> str | None:
-        """Return why there is no file, or None; what was forgotten meanwhile needs none."""
-        files, ticket = self._files, write.ticket
-        assert files is not None, "there is no disk to write to"
-        content = files.pack(write.stored)
-        with self._lock:
-            problem = None if write.is_trial else self._disk_problem
-            if problem is not None or not self._directory.is_current(ticket):
-                return problem
-            evicted = self._directory.begin_write(ticket, len(content))
-            if evicted is None:
-                return f"kv_reuse_disk_bytes ({self._settings.disk_bytes_max}) is full: raise it"
-            files.remove(evicted)
-        # Named under the lock: what is forgotten has no name yet, or loses it right after.
-        with files.staged(ticket.key, content) as staged, self._lock:
-            if not self._directory.is_current(ticket):
-                return None
-            files.publish(staged, ticket.key)
-            self._directory.end_write(ticket, is_written=True)
-        files.sync()
-        if write.is_trial:
-            log.info("chunk KV is written to disk again")
-            self._set_disk_problem(None)
-        return None
-
 
 class _Read(NamedTuple):
     stored: StoredChunk
     entry: ChunkEntry
 
 
-class _Write(NamedTuple):
-    ticket: Ticket
-    stored: StoredChunk
-    ended: EndOfWrite
-    is_trial: bool
-
-
-def _nobody() -> None:
+def _no_subscriber() -> None:
     """Stand in for a subscriber until there is one."""
 
 
-def _nobody_asks(problem: str | None) -> None:
-    """Stand in for who stores an entry and doesn't wait for the disk."""
+def _no_waiter(problem: str | None) -> None:
+    """Stand in for a caller that doesn't wait for the disk."""

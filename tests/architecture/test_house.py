@@ -13,8 +13,6 @@ MAY_STAY_FLAT: Final = {
     "heddle/runtime": "small files, which its __init__ lists in reading order",
 }
 MAY_BE_LARGE: Final = {
-    "ChunkStore": "carved in the second part of the house",
-    "CorpusChunkStore": "a ChunkStore that follows the corpus: as large as its base",
     "ServerConfig": "one field for each setting",
 }
 

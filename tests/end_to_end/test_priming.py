@@ -28,8 +28,8 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.costs.load_choice import LoadChoice
 from heddle.engines.llm.reuse import fuser
-from heddle.kv.chunk_header import described
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant
+from heddle.kv.disk.chunk_header import described
 from heddle.server.wire import answer_json, encode_json
 from tests.helpers.command import Command
 from tests.helpers.server_state import eventually, holds_nothing

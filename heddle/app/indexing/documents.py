@@ -16,7 +16,7 @@ from heddle.corpus.parsing.decoding import check_clean, clean
 from heddle.corpus.place import Where
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.store import CorpusStore
-from heddle.kv.forget_files import forget_files
+from heddle.kv.disk.forget_files import forget_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from heddle.kv.chunk_directory import Found, Tier
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_key import HitKind
 from heddle.kv.chunk_store import ChunkStoreSettings
+from heddle.kv.disk.chunk_files import ChunkFiles
 from heddle.kv.kv_encoding import KvEncoding
 from tests.helpers.fused_serving import FusedServing
 from tests.helpers.three_chunks import CHUNKS, ThreeChunks, served
@@ -113,7 +114,7 @@ def test_while_it_blocks_nothing_hides_a_load(case, tmp_path, saved_token_s, loa
         1 << 28, tmp_path, 1 << 28, KvEncoding.AS_COMPUTED, load_bytes_per_s=1e6
     )
     store = BlockingStore(settings, "tiny", saved_token_s)
-    records = [file.record for file in store._files.scan(())]
+    records = [file.record for file in ChunkFiles(tmp_path, "tiny").scan(())]
     found = [Found(record, HitKind.EXACT, Tier.DISK, 1000) for record in records]
     ends_s = store.predicted_load_s(found)
     store.close()

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from heddle.kv.chunk_attention import ChunkAttention
-from heddle.kv.chunk_header import metadata_of, record_of
 from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.disk.chunk_header import metadata_of, record_of
 
 
 def attention(context, tokens, seed=0):

@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -17,9 +18,11 @@ from heddle.core.errors import ConfigError, InternalError
 from heddle.core.kv_reuse import PrimedWith
 from heddle.kv.chunk_directory import Fetch, Tier
 from heddle.kv.chunk_entry import ChunkEntry
-from heddle.kv.chunk_files import ChunkFiles
 from heddle.kv.chunk_key import HitKind, PromptKeys
-from heddle.kv.chunk_store import DISK_RETRY_S, ChunkStore, ChunkStoreSettings
+from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+from heddle.kv.disk.chunk_files import ChunkFiles
+from heddle.kv.disk.chunk_writer import ChunkWriter
+from heddle.kv.disk.disk_tier import DISK_RETRY_S
 from heddle.kv.kv_encoding import KvEncoding
 from heddle.kv.page_store import KvBlock
 
@@ -621,7 +624,7 @@ def test_the_store_tells_its_state(tmp_path, monkeypatch):
             store.fetch(key(chunk))
             bell.wait()
         store.release(key(1))
-        monkeypatch.setattr(store._writer, "offer", lambda *_: False)
+        monkeypatch.setattr(ChunkWriter, "offer", lambda *_: False)
         for chunk in (3, 4):
             store.put(canonical(chunk), 1e6)
         assert store.gauges() == {
@@ -834,7 +837,7 @@ def test_a_forgotten_chunk_stored_anew_meanwhile_keeps_its_new_file(tmp_path):
     with opened(tmp_path) as store:
         store.put(canonical(1), 0.0)
         store.flush()
-        remove = store._files.remove
+        remove = ChunkFiles.remove
 
         def store_anew():
             store.put(canonical(1), 1.0)
@@ -842,14 +845,13 @@ def test_a_forgotten_chunk_stored_anew_meanwhile_keeps_its_new_file(tmp_path):
 
         writer = threading.Thread(target=store_anew)
 
-        def remove_late(keys):
+        def remove_late(files, keys):
             writer.start()
             writer.join(0.2)  # all the time it needs, if nothing holds it up
-            remove(keys)
+            remove(files, keys)
 
-        store._files.remove = remove_late
-        assert store.forget([1]) == 1
-        store._files.remove = remove
+        with patch.object(ChunkFiles, "remove", remove_late):
+            assert store.forget([1]) == 1
         writer.join()
         store.flush()
         on_disk = sum(path.stat().st_size for path in files_in(tmp_path))
@@ -861,16 +863,16 @@ def test_a_file_that_goes_while_it_is_taken_in_is_not_booked(tmp_path):
     with opened(tmp_path) as store:
         store.forget([1])
         filled(tmp_path, 1)
-        scan = store._files.scan
+        scan = ChunkFiles.scan
 
-        def scan_and_lose(known):
-            for file in scan(known):
+        def scan_and_lose(files, known):
+            for file in scan(files, known):
                 for path in files_in(tmp_path):
                     path.unlink()
                 yield file
 
-        store._files.scan = scan_and_lose
-        store.refresh()
+        with patch.object(ChunkFiles, "scan", scan_and_lose):
+            store.refresh()
         assert store.stats().disk_bytes == 0
 
 

@@ -11,7 +11,8 @@ from heddle.core.ports import Clock
 from heddle.kv.chunk_directory import Found
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_key import Probe
-from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings, EndOfWrite
+from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
+from heddle.kv.disk.disk_tier import EndOfWrite
 
 
 class DeletionLog(Protocol):

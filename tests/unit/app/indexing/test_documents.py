@@ -20,7 +20,7 @@ from heddle.core.errors import ConfigError, EngineError, InputError
 from heddle.corpus.ingestion import ingest_documents
 from heddle.corpus.records import EmbedderStamp, PutOutcome
 from heddle.corpus.store import CorpusStore
-from heddle.kv.chunk_header import SUFFIX
+from heddle.kv.disk.chunk_header import SUFFIX
 
 
 class FakeLanes:

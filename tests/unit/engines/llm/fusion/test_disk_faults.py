@@ -10,7 +10,7 @@ import pytest
 from heddle.core.commands import LeaveKv, LoadKv
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
-from heddle.kv.chunk_files import ChunkFiles
+from heddle.kv.disk.chunk_files import ChunkFiles
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import (
     CHUNKS,

@@ -2,7 +2,7 @@
 
 import threading
 
-from heddle.kv.chunk_writer import ChunkWriter
+from heddle.kv.disk.chunk_writer import ChunkWriter
 
 
 def test_everything_is_written_in_order_before_close_returns():

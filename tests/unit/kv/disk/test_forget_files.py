@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from heddle.core.errors import StorageError
-from heddle.kv.chunk_files import ChunkFiles
 from heddle.kv.chunk_key import PromptKeys
-from heddle.kv.forget_files import forget_files
+from heddle.kv.disk.chunk_files import ChunkFiles
+from heddle.kv.disk.forget_files import forget_files
 from tests.unit.kv.test_chunk_store import canonical, entry_of, keys_of, opened
 
 

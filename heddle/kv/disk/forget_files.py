@@ -4,7 +4,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from heddle.core.errors import InputError, StorageError
-from heddle.kv.chunk_header import SUFFIX, described
+from heddle.kv.disk.chunk_header import SUFFIX, described
 
 
 def forget_files(directory: Path, sources: Collection[int]) -> int:

@@ -24,7 +24,8 @@ from heddle.core.errors import InputError
 from heddle.core.own_files import OWNER_ONLY
 from heddle.kv.chunk_codec import EncodedKv
 from heddle.kv.chunk_entry import StoredChunk
-from heddle.kv.chunk_header import (
+from heddle.kv.chunk_record import ChunkRecord
+from heddle.kv.disk.chunk_header import (
     LENGTH,
     SUFFIX,
     ChunkFile,
@@ -34,7 +35,6 @@ from heddle.kv.chunk_header import (
     parsed_header,
     record_of,
 )
-from heddle.kv.chunk_record import ChunkRecord
 
 TRIES = 3
 _NO_CRC = "0" * 8

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from heddle.kv import chunk_header
 from heddle.kv.chunk_entry import ChunkEntry, StoredChunk
-from heddle.kv.chunk_files import ChunkFiles
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant, digest_of
+from heddle.kv.disk import chunk_header
+from heddle.kv.disk.chunk_files import ChunkFiles
 from heddle.kv.kv_encoding import KvEncoding
 from heddle.kv.page_store import KvBlock
 
