@@ -1,4 +1,4 @@
-"""A decode task that continues a sequence: what it has written, how it goes on, when it pauses."""
+"""A decode task that continues a sequence: its tokens and text, and when it pauses."""
 
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field, replace

@@ -75,6 +75,8 @@ class Prompts:
             return
         if sequence.decode is not None and sequence.decode.output_ids:
             self._sequences.fail_decode(sequence, "its prompt was amended after its first token")
+            if self._sequences.get(sequence.id) is not sequence:
+                return  # its lease was over: it has ended with its decode
         problem = change_segment(sequence.segments, command)
         if problem is None:
             self._read(sequence)

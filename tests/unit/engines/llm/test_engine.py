@@ -184,12 +184,16 @@ def test_a_replacement_after_the_prefill_is_in_reaches_the_decode():
     assert lane.result(2).token_ids == greedy((*PROMPT, 22), 3)
 
 
-def test_a_replacement_under_a_running_decode_fails_it():
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_replacement_under_a_running_decode_fails_it(is_released):
     lane = Lane()
     lane.prefill(1, PROMPT)
     lane.decode(2, 1)
     lane.step()
-    lane.engine.apply(Amend(1, 0, (22,), AmendMode.REPLACE))
+    if is_released:
+        lane.engine.apply(Release(KvHandle("llm", 3, 1)))
+    too_long = lane.engine.scheduler.limits.context_tokens_max + 1
+    lane.engine.apply(Amend(1, 0, (22,) * (too_long if is_released else 1), AmendMode.REPLACE))
     lane.drain()
     assert "amended after its first token" in lane.end(2).message
 
