@@ -38,7 +38,7 @@ def measure_llm(place: Place, note: Note) -> dict[str, float]:
     speeds: dict[int, float] = {}
     for before in (0, place.sized(CONTEXT, 32)):
         for tokens in lengths:
-            batch = _prompt(before, tokens)
+            batch = prompt(before, tokens)
             seconds = _seconds(place, lambda b=batch: worker.run(b))
             speed = tokens / seconds
             if not before:
@@ -49,7 +49,7 @@ def measure_llm(place: Place, note: Note) -> dict[str, float]:
         for rows in place.sized((1, 4, 16, 64, 256), (1, 3)):
             if rows * context > slots:
                 continue
-            batch = _decodes(rows, context)
+            batch = decodes(rows, context)
             seconds = _seconds(place, lambda b=batch: worker.run(b))
             note(
                 {"step": "decode", "rows": rows, "context": context}
@@ -84,7 +84,7 @@ def _told(seconds: float, per_s: float) -> dict[str, object]:
     return {"ms": round(1e3 * seconds, 3), "per_s": round(per_s, 1)}
 
 
-def _prompt(before: int, tokens: int) -> StepBatch:
+def prompt(before: int, tokens: int) -> StepBatch:
     """Return a step of one prompt's tokens, of which `before` are there already."""
     places = np.arange(before, before + tokens)
     stop = before + tokens
@@ -92,7 +92,7 @@ def _prompt(before: int, tokens: int) -> StepBatch:
     return StepBatch(np.full(tokens, FIRST_TOKEN), places, places, (row,))
 
 
-def _decodes(rows: int, context: int) -> StepBatch:
+def decodes(rows: int, context: int) -> StepBatch:
     """Return a step of one token of each of some sequences."""
     own = tuple(
         BatchRow(row, row + 1, context, (SlotRun(row * context, context),), Draw())

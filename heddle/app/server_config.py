@@ -255,7 +255,8 @@ class ServerConfig:
     hot_clusters: str = setting(
         "auto",
         "share of the index that a GPU holds as well",
-        details="the clusters that are searched most; auto = 20% where there is a GPU",
+        details="the clusters that are searched most; auto = 20% where there is a GPU, and beside "
+        "an LLM there what a memory profile leaves, or what there is room for",
         group=SEARCH,
         form="auto|off|N%",
         check=lambda text: hot_settings(text, has_gpu=True),
@@ -420,7 +421,8 @@ class ServerConfig:
         form="SIZE",
         unit="bytes",
         low=1,
-        default_words="the memory that is left, at most 1G; with a memory profile as it says",
+        default_words="the memory that is left, at most 1G, on a GPU all that is left there; with "
+        "a memory profile as it says",
     )
     memory_profile: str | Path | None = setting(
         None,

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from heddle.app.assembly.placement import KV_BYTES_MAX, KV_BYTES_MIN, MEMORY_SHARE, PROCESS_BYTES
+from heddle.app.assembly.demand import KV_BYTES_MIN
+from heddle.app.assembly.placement import KV_BYTES_MAX, MEMORY_SHARE, PROCESS_BYTES
 from heddle.core.errors import ConfigError
 from heddle.core.printing.sizes import mib
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names

@@ -1,10 +1,12 @@
 """What a server needs of its machine, before it is placed."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from heddle.engines.llm.lanes.lane_role import LaneRole
 
 Cores = tuple[int, ...]
+KV_BYTES_MIN: Final = 16 << 20  # KV pages without which an LLM lane isn't planned
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from heddle.hosts.machine import memory_left
 VECTOR: Final = "vector"
 LLM: Final = "llm"
 VECTOR_ROWS: Final = 256
-# Of a GPU's free memory, for the KV of all LLM lanes: steps, embedding and hot clusters take more.
+# Of a GPU's free memory, for the KV of all LLM lanes where the plan doesn't know how much there is:
+# steps, embedding and hot clusters take more.
 DEVICE_KV_SHARE: Final = 0.5
 
 
@@ -155,7 +156,7 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
         packs_weights=plan.packs_weights and role.decodes,
         threads=threads,
-        device_kv_share=0.0 if config.kv_cache_bytes else DEVICE_KV_SHARE / len(plan.roles),
+        device_kv_share=_device_kv_share(plan),
     )
     # A prefill and its decode take a credit each; twice the slots keep the lane's own queue fed.
     return EngineSpec(
@@ -165,6 +166,13 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         4 * config.max_num_seqs,
         LLM_KINDS,
     )
+
+
+def _device_kv_share(plan: ServerPlan) -> float:
+    """Return the share of a GPU's free memory that a lane takes; 0 = what is planned for it."""
+    if plan.config.kv_cache_bytes or plan.placement.device is not None:
+        return 0.0
+    return DEVICE_KV_SHARE / len(plan.roles)
 
 
 def _numbered(name: str, part: Part) -> str:

@@ -6,7 +6,8 @@ from itertools import chain
 from typing import Final
 
 from heddle.app.assembly.core_shares import share_cores
-from heddle.app.assembly.demand import Cores, Demand
+from heddle.app.assembly.demand import KV_BYTES_MIN, Cores, Demand
+from heddle.app.assembly.device_plan import DevicePlan
 from heddle.core.errors import ConfigError
 from heddle.core.printing.sizes import mib
 from heddle.costs.memory_split import MemorySplit
@@ -16,7 +17,6 @@ from heddle.hosts.machine import MachineFacts
 MEMORY_SHARE: Final = 0.8  # of the cgroup's limit; the rest is the system's and the page cache's
 PROCESS_BYTES: Final = 400 << 20  # an interpreter with its numeric libraries
 KV_BYTES_MAX: Final = 1 << 30
-KV_BYTES_MIN: Final = 16 << 20
 WAITING_BYTES_MAX: Final = 256 << 20  # of texts that wait for embedding, on all lanes together
 WAITING_BYTES_MIN: Final = 16 << 20
 WAITING_TOKEN_BYTES: Final = 64  # a text here and in its lane, and a token id as Python keeps it
@@ -29,7 +29,7 @@ class Placement:
     The LLM's lanes, by `llm_roles`, have `llm_cores`; each has `kv_bytes`. `embedding_cores` are
     those of each CPU lane that only embeds; where they are lent, they are the LLM's. A lane on an
     accelerator takes one thread, on any core. `split` says why there are `kv_bytes`, where a memory
-    profile does.
+    profile does. With a `device` they lie there, and are no part of `total_bytes`.
 
     Lanes are pinned only where this process may use its cores whole: under a quota of fewer
     cores than it sees, every server of the host would pin itself to the same first ones.
@@ -49,6 +49,7 @@ class Placement:
     llm_roles: tuple[LaneRole, ...] = (LaneRole.BOTH,)
     retrieval_lanes: int = 1
     split: MemorySplit | None = None
+    device: DevicePlan | None = None
 
     @property
     def llm_cpus(self) -> Cores:
@@ -95,6 +96,8 @@ class Placement:
             f"({MEMORY_SHARE:.0%} of the limit), {mib(self.waiting_bytes)} of it for texts that "
             f"wait for embedding, {self.waiting_tokens:,} tokens",
         ]
+        if self.device is not None:
+            lines.append(self.device.line())
         if self.split is not None:
             lines.append(
                 f"memory split: {mib(self.split.kv_bytes)} of KV pages for "
@@ -117,10 +120,11 @@ class Placement:
         if not self.kv_bytes:
             yield "llm: none"
             return
+        where = "" if self.device is None else f" on {self.device.name}"
         for (name, cpus), role in zip(self.llm_lanes.items(), self.llm_roles, strict=True):
             packs = self.packs_weights and role.decodes
             yield (
-                f"{name}: {self._cores(cpus)}, {mib(self.kv_bytes)} of KV pages"
+                f"{name}: {self._cores(cpus)}, {mib(self.kv_bytes)} of KV pages{where}"
                 + (", weights packed for decoding" if packs else "")
             )
 
@@ -136,6 +140,7 @@ def plan_placement(
     kv_bytes: int | None = None,
     split_memory: Callable[[int], MemorySplit] | None = None,
     nodes: Sequence[Cores] = (),
+    device: DevicePlan | None = None,
 ) -> Placement:
     """Return a plan that fits the machine.
 
@@ -146,6 +151,7 @@ def plan_placement(
         split_memory: splits the bytes that are left for each LLM lane, where a memory profile says
             how; None, or with `kv_bytes`, nothing does.
         nodes: the cores of each NUMA node, where lanes are pinned; () = nodes don't matter.
+        device: the GPU that KV pages lie on; None = they lie in the host's memory.
 
     Raises:
         ConfigError: it doesn't fit; the message says what takes how much.
@@ -166,9 +172,12 @@ def plan_placement(
     index = demand.replicas * demand.index_bytes
     models = lanes * demand.llm_bytes
     fixed = processes + models + embedders + index + WAITING_BYTES_MIN
-    wanted = lanes * (KV_BYTES_MIN if kv_bytes is None else kv_bytes)
+    pools = lanes if device is None else 0  # of KV pages, in the host's memory
+    wanted = pools * (KV_BYTES_MIN if kv_bytes is None else kv_bytes)
     kv, split = 0, None
-    if lanes and kv_bytes is None and split_memory is not None:
+    if device is not None:
+        kv, split = device.kv_bytes, device.split
+    elif lanes and kv_bytes is None and split_memory is not None:
         split = split_memory(max(KV_BYTES_MIN, (limit - fixed) // lanes))
         kv = split.kv_bytes
     elif lanes:
@@ -182,8 +191,8 @@ def plan_placement(
             "take a smaller model or index, lower kv_bytes, or raise the memory limit"
         )
     packed = demand.packed_bytes * sum(role.decodes for role in demand.llm_roles)
-    packs_weights = 0 < packed <= limit - fixed - lanes * kv
-    total = fixed + lanes * kv + (packed if packs_weights else 0)
+    packs_weights = 0 < packed <= limit - fixed - pools * kv
+    total = fixed + pools * kv + (packed if packs_weights else 0)
     waiting = min(WAITING_BYTES_MAX, WAITING_BYTES_MIN + limit - total)
     return Placement(
         shares.retrieval,
@@ -200,6 +209,7 @@ def plan_placement(
         llm_roles=demand.llm_roles,
         retrieval_lanes=demand.retrieval_lanes,
         split=split,
+        device=device,
     )
 
 

@@ -4,13 +4,15 @@ Names become directories, texts become settings, and the machine is read, in `pl
 What assembles the server afterwards only reads the plan; `heddle doctor` prints it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from heddle.app.assembly.cluster_demand import cluster_of
 from heddle.app.assembly.cluster_plan import ClusterPlan, LanePlace, NodeFacts
 from heddle.app.assembly.demand import Cores, Demand
+from heddle.app.assembly.device_memory import TOOL, DeviceMemory, read_device_memory
+from heddle.app.assembly.device_plan import DeviceDemand, DevicePlan, plan_device
 from heddle.app.assembly.embedding_lanes import (
     EmbeddingLane,
     device_lines,
@@ -44,7 +46,7 @@ from heddle.corpus.store import CorpusStore
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
-from heddle.engines.vector.files.index_bytes import index_bytes, mode_of
+from heddle.engines.vector.files.index_bytes import device_bytes, index_bytes, mode_of
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
@@ -183,6 +185,7 @@ class ServerPlan:
             lanes = ", ".join(f"{name} ({role.value})" for name, role in roles)
             yield f"generator {_files_line(self.generator)}, lanes {lanes}"
             yield from () if self.cluster is None else self.cluster.lines()
+            yield from self._unplanned_device()
         yield from self.remote.lines()
         if self.embedder is not None:
             yield f"embedder {_files_line(self.embedder)}, computed in {self.embedder_dtype}"
@@ -193,6 +196,15 @@ class ServerPlan:
                 yield self.reranking.line()
             if self.hot is not None:
                 yield f"{self.hot.share:.0%} of the vectors also on {self.hot.device}"
+
+    def _unplanned_device(self) -> Iterator[str]:
+        """Say so where KV pages lie on a GPU whose memory is not in the plan."""
+        device = _decoding_device(self.config, self.machine)
+        if self.cluster is None and device is not None and self.placement.device is None:
+            yield (
+                f"KV pages lie on {device}: the lane takes half of what it finds free there, if "
+                f"that is more than planned, as {TOOL} doesn't tell the memory of this GPU"
+            )
 
     def record(self) -> dict[str, object]:
         """Return what `lines` yields as plain values, for JSON."""
@@ -216,6 +228,7 @@ def plan_server(
     store: CorpusStore | None,
     machine: MachineFacts | None = None,
     nodes: Sequence[NodeFacts] = (),
+    device_memory: Callable[[], DeviceMemory | None] = read_device_memory,
 ) -> ServerPlan:
     """Find out what a configuration stands for here, and what each lane gets.
 
@@ -227,6 +240,7 @@ def plan_server(
         store: its corpus; None = it has none, or an empty one.
         machine: what this process may use; None = it is read.
         nodes: where the LLM lanes are to stand; () = on this machine.
+        device_memory: tells the memory of the GPU that the LLM runs on; None = it can't be told.
 
     Raises:
         ConfigError: it doesn't fit into this machine or these nodes, or the embedder can't be run.
@@ -271,13 +285,20 @@ def plan_server(
     splitter = memory_splitter(
         config.memory_profile, generator, roles, config.expected_rate, config.stage_mix
     )
-    placement = plan_placement(
-        machine,
-        demand,
-        config.kv_cache_bytes,
-        None if splitter is None else splitter.split,
-        numa_nodes,
-    )
+    split = None if splitter is None else splitter.split
+    hot, device = _hot_clusters(config, machine), None
+    if here is not None and decodes_on is not None and (memory := device_memory()) is not None:
+        embeds_there = embedder is not None and _embeds_on(decodes_on, embeds_on, wanted)
+        on_device = DeviceDemand(
+            len(roles),
+            here.loaded_bytes_max if config.dtype == "float32" else here.weight_bytes,
+            embedder.loaded_bytes_max if embedder is not None and embeds_there else 0,
+            len(roles) + embeds_there + (0 if hot is None else demand.retrieval_lanes),
+            0 if hot is None else demand.replicas * _device_bytes(store),
+            None if hot is None or config.hot_clusters == AUTO else hot.share,
+        )
+        device = plan_device(decodes_on, memory, on_device, config.kv_cache_bytes, split)
+    placement = plan_placement(machine, demand, config.kv_cache_bytes, split, numa_nodes, device)
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
         dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)
@@ -312,7 +333,7 @@ def plan_server(
         ),
         roles=roles,
         search=SearchSettings(config.recall, _speculates(config, generator is not None)),
-        hot=_hot_clusters(config, machine),
+        hot=_hot_on(hot, device),
         pool=_pool(config, roles),
         lost_shard=config.lost_shard,
         kv_encoding=KvEncoding(config.kv_reuse_encoding),
@@ -407,6 +428,20 @@ def _index_bytes(store: CorpusStore | None) -> int:
     return index_bytes(mode_of(store.place.work), store.vector_count, store.dims)
 
 
+def _device_bytes(store: CorpusStore | None) -> int:
+    """Return what all vectors of the index take on a device."""
+    if store is None or not store.dims:
+        return 0
+    return device_bytes(mode_of(store.place.work), store.vector_count, store.dims)
+
+
+def _embeds_on(device: str, devices: Sequence[Device], wanted: Sequence[WantedLane] | None) -> bool:
+    """Whether an embedding lane uses this device, as torch names it."""
+    if wanted is not None:
+        return any(lane.device == device for lane in wanted)
+    return any(one.torch_name == device for one in devices)
+
+
 def _speculates(config: ServerConfig, has_own_llm: bool) -> bool:
     """Whether prompts may be computed ahead of their searches."""
     can = has_own_llm and config.index is not None and config.shards == 1
@@ -419,6 +454,13 @@ def _hot_clusters(config: ServerConfig, machine: MachineFacts) -> HotSettings | 
         return None  # a graph has no clusters, and the user asked for none
     has_gpu = bool(machine.gpus) and config.device != "cpu"
     return hot_settings(config.hot_clusters, has_gpu=has_gpu)
+
+
+def _hot_on(hot: HotSettings | None, device: DevicePlan | None) -> HotSettings | None:
+    """Return hot clusters with the share of the vectors that the device has room for."""
+    if hot is None or device is None:
+        return hot
+    return replace(hot, share=device.hot_share) if device.hot_share else None
 
 
 def _pool(config: ServerConfig, roles: tuple[LaneRole, ...]) -> PoolSettings | None:

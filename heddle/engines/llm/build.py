@@ -332,13 +332,22 @@ def _device(wanted: str) -> "torch.device":
 
 
 def _with_device_pages(settings: LlmSettings, device: "torch.device") -> LlmSettings:
-    """Return settings whose KV pages take their share of an accelerator's free memory."""
+    """Return settings whose KV pages take their share of an accelerator's free memory.
+
+    Raises: ConfigError: less is free than they are to take.
+    """
     import torch
 
-    if device.type == "cpu" or not settings.device_kv_share:
+    if device.type == "cpu":
         return settings
     free, total = torch.get_device_module(device).mem_get_info(device)
     kv_bytes = max(settings.kv_bytes, int(settings.device_kv_share * free))
+    if kv_bytes > free:
+        raise ConfigError(
+            f"KV pages are to take {kv_bytes >> 20} MiB of {device}, and {free >> 20} of its "
+            f"{total >> 20} MiB are free beside the weights: lower kv_cache_bytes, or end what "
+            "else runs there"
+        )
     log.info(
         "KV pages take %d MiB of %s: %d of its %d MiB were free",
         *(kv_bytes >> 20, device, free >> 20, total >> 20),

@@ -16,6 +16,7 @@ from heddle.engines.vector.files.index_kind import (
     pq_parts,
 )
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
+from heddle.engines.vector.ivf.hot.residency import BLOCK_ROWS
 
 MemoryLeft = Callable[[], int]
 """Returns how many bytes this process may still take."""
@@ -54,6 +55,19 @@ def index_bytes(mode: SearchMode, count: int, dims: int) -> int:
         lengths = 1 + panorama_levels(dims)  # floats: of each vector, and of each of its pieces
         return rows * 4 * (dims + lengths) + 8 * count
     return int(LIST_SLACK * count * (4 * dims + 8))
+
+
+def device_bytes(mode: SearchMode, count: int, dims: int) -> int:
+    """Return what all vectors take on a GPU as hot clusters, in blocks of one list [bytes].
+
+    A graph has no clusters.
+    """
+    if mode is SearchMode.GRAPH:
+        return 0
+    number = 2 if kind_for(count, mode) is IndexKind.PQ else 4
+    lists = round(2 * math.sqrt(count))
+    rows = count + lists * BLOCK_ROWS // 2  # the last block of a list is half full on average
+    return rows * (number * dims + 4 + 8)  # with the vector's length and its label
 
 
 def build_bytes(mode: SearchMode, count: int, dims: int) -> int:

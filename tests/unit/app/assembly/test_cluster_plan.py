@@ -17,7 +17,8 @@ from heddle.app.assembly.cluster_plan import (
     limit_bytes,
     plan_cluster,
 )
-from heddle.app.assembly.placement import KV_BYTES_MIN, PROCESS_BYTES
+from heddle.app.assembly.demand import KV_BYTES_MIN
+from heddle.app.assembly.placement import PROCESS_BYTES
 from heddle.app.models.model_files import ModelFiles
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError

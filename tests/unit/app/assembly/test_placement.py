@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.app.assembly.core_shares import share_cores
-from heddle.app.assembly.demand import Demand
+from heddle.app.assembly.demand import KV_BYTES_MIN, Demand
 from heddle.app.assembly.placement import (
     KV_BYTES_MAX,
-    KV_BYTES_MIN,
     MEMORY_SHARE,
     PROCESS_BYTES,
     WAITING_BYTES_MAX,

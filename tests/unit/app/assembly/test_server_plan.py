@@ -4,10 +4,13 @@ import json
 import math
 from dataclasses import FrozenInstanceError, asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from heddle.app.assembly import server_plan
+from heddle.app.assembly.device_memory import DeviceMemory
+from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.server_plan import ServerPlan, embedder_dtype, plan_server
 from heddle.app.memory_profile import MemoryProfile, write_profile
 from heddle.app.models.model_source import model_directory
@@ -21,7 +24,7 @@ from heddle.corpus.store import CorpusStore
 from heddle.costs.memory_split import Bound, MeasuredCurves, RatePoint, StageMix
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.llm.lanes.lane_role import LaneRole
-from heddle.engines.vector.ivf.hot.setting import hot_settings
+from heddle.engines.vector.ivf.hot.setting import HotSettings, hot_settings
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import detect_devices
@@ -134,8 +137,9 @@ def test_the_plan_in_words_and_as_json(model: Path, encoder: Path):
     plan = planned(machine(gpus=("a GPU",)), **settings, speculate="always")
     lines = list(plan.lines())
     assert lines[0].endswith("of weights, lanes llm (both)")
-    assert lines[1].endswith("of weights, computed in bfloat16")
-    assert lines[2:] == [
+    assert lines[1].startswith("KV pages lie on cuda:0: the lane takes half of what it finds")
+    assert lines[2].endswith("of weights, computed in bfloat16")
+    assert lines[3:] == [
         "searches scan every list that they plan, and prompts are computed ahead with the hits "
         "so far",
         "oneshot keeps its passages as they are found: prompts are computed while their search "
@@ -229,3 +233,48 @@ def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path
     write_profile(profile, file)
     with pytest.raises(ConfigError, match=r"lanes both, and .* make prefill, decode"):
         planned(generator=model, memory_profile=file, llm_lanes="prefill,decode")
+
+
+def test_a_gpus_memory_is_planned_and_its_lane_takes_what_was_planned(model: Path, encoder: Path):
+    gib = 1 << 30
+    config = ServerConfig.of(model, "corpus", {"embedder": encoder})
+    with_gpu = replace(machine(gpus=("a GPU",)), cpus=(0, 1))  # those that this process has
+    told = plan_server(config, None, with_gpu, (), lambda: DeviceMemory(80 * gib, 79 * gib))
+    untold = plan_server(config, None, with_gpu, (), lambda: None)
+    device = told.placement.device
+    assert device is not None
+    assert told.kv_bytes == device.kv_bytes > 60 * gib
+    assert told.placement.total_bytes < untold.placement.total_bytes < 8 * gib
+    assert "cuda:0: " in "".join(told.placement.lines())
+    for plan, share in ((told, 0.0), (untold, 0.5)):
+        (settings,) = (lane.engines[0].settings for lane in lane_specs(plan) if lane.name == "llm")
+        assert (settings.kv_bytes, settings.device_kv_share) == (plan.kv_bytes, share)
+    assert any("nvidia-smi doesn't tell" in line for line in untold.lines())
+    assert not any("nvidia-smi" in line for line in told.lines())
+    with pytest.raises(ConfigError, match=r"cuda:0 would have to hold .* set device to cpu"):
+        plan_server(config, None, with_gpu, (), lambda: DeviceMemory(gib, gib // 2))
+    asdict(told.placement)  # as `heddle doctor --json` has it
+
+
+def test_hot_clusters_get_what_the_device_has_room_for(model: Path, encoder: Path, tmp_path: Path):
+    """The corpus has as many vectors as this, by its own word."""
+    store = SimpleNamespace(
+        dims=384,
+        vector_count=1_000_000,
+        place=SimpleNamespace(work=tmp_path),
+        embedder=None,
+    )
+    free = DeviceMemory(3 << 30, 3 << 30)
+
+    def hot(**settings: str) -> HotSettings | None:
+        config = ServerConfig.of(model, "corpus", {"embedder": encoder, **settings})
+        plan = plan_server(config, store, machine(gpus=("a GPU",)), (), lambda: free)
+        return plan.hot
+
+    auto, asked = hot(), hot(hot_clusters="60%")
+    assert auto is not None
+    assert asked is not None
+    assert (auto.share, asked.share) == (pytest.approx(0.2), 0.6)
+    assert hot(hot_clusters="off") is None
+    with pytest.raises(ConfigError, match="hot_clusters"):
+        hot(hot_clusters="100%", kv_cache_bytes="1GiB")

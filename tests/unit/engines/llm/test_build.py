@@ -138,6 +138,14 @@ def test_kv_pages_take_their_share_of_an_accelerators_free_memory(
     assert _with_device_pages(planned, torch.device(device)).kv_bytes == kv_bytes
 
 
+def test_an_accelerator_without_room_for_the_planned_kv_pages_is_refused(model_dir, monkeypatch):
+    memory = SimpleNamespace(mem_get_info=lambda device: (1 << 30, 80 << 30))
+    monkeypatch.setattr(torch, "get_device_module", lambda device: memory)
+    planned = settings(model_dir, kv_bytes=2 << 30)
+    with pytest.raises(ConfigError, match=r"take 2048 MiB of cuda.*1024 of its 81920 MiB are free"):
+        _with_device_pages(planned, torch.device("cuda"))
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [

@@ -5,9 +5,16 @@ import pytest
 
 from heddle.core.errors import StorageError
 from heddle.engines.vector.corpus.rebuild import Rebuild
-from heddle.engines.vector.files.index_bytes import build_bytes, check_memory, index_bytes, mode_of
+from heddle.engines.vector.files.index_bytes import (
+    build_bytes,
+    check_memory,
+    device_bytes,
+    index_bytes,
+    mode_of,
+)
 from heddle.engines.vector.files.index_kind import EXHAUSTIVE_BELOW, IndexKind, SearchMode
 from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.ivf.hot.build import CPU, build_hot_clusters
 from heddle.engines.vector.ivf.index_file import write_index
 from heddle.engines.vector.ivf.live_index import LiveIndex
 
@@ -33,6 +40,21 @@ def test_what_a_file_holds_is_what_is_planned(tools, tmp_path, mode):
     assert mode_of(tmp_path) is mode
     centroids = 4 * live.nlist * tools.dims
     assert held - centroids < 1.1 * index_bytes(mode, count, tools.dims) < 2 * held
+
+
+def test_what_hot_clusters_hold_is_what_is_planned(tools):
+    count = EXHAUSTIVE_BELOW + 500
+    live = LiveIndex.build(tools.Source(tools.clustered(count)))
+    hot = build_hot_clusters(live.ivf, 1.0, CPU, tools.Clock())
+    pools = (hot._tier._vectors, hot._tier._norms, hot._tier._labels)
+    held = sum(pool.nbytes for pool in pools)
+    assert held / 2 < device_bytes(SearchMode.EXACT, count, tools.dims) < 1.2 * held
+    assert device_bytes(SearchMode.GRAPH, count, tools.dims) == 0
+    # on a GPU codes are decoded into half precision
+    codes, whole = (
+        device_bytes(mode, MILLION, DIMS) for mode in (SearchMode.AUTO, SearchMode.EXACT)
+    )
+    assert 0.5 < codes / whole < 0.51
 
 
 def test_a_corpus_is_planned_as_it_is_searched(tmp_path):
