@@ -32,6 +32,8 @@ class Checked(Protocol):
     @property
     def search_pool_slo_s(self) -> float | None: ...
     @property
+    def search_pool_flush_s(self) -> float: ...
+    @property
     def embedding_admission(self) -> str: ...
     @property
     def embedding_slo_s(self) -> float | None: ...
@@ -159,11 +161,16 @@ def _check_search(config: Checked) -> None:
             "speculate is for an index in one piece: a shard doesn't know what the others have "
             "found; set shards to 1, or speculate to auto or never"
         )
-    if config.search_pool_slo_s is not None and config.search_pool is None:
-        raise ConfigError(
-            "search_pool_slo_s is for searches in a pool, and there is none: set search_pool "
-            f"to one of {', '.join(policy.value for policy in PoolPolicy)}, or leave it out"
-        )
+    of_pool = {
+        "search_pool_slo_s": config.search_pool_slo_s is not None,
+        "search_pool_flush_s": config.search_pool_flush_s > 0,
+    }
+    for name, is_set in of_pool.items():
+        if is_set and config.search_pool is None:
+            raise ConfigError(
+                f"{name} is for searches in a pool, and there is none: set search_pool "
+                f"to one of {', '.join(policy.value for policy in PoolPolicy)}, or leave it out"
+            )
 
 
 def _check_embedding(config: Checked) -> None:

@@ -278,6 +278,17 @@ class ServerConfig:
         above=0,
         default_words=f"{PREFILL_SLO_S:g}",
     )
+    search_pool_flush_s: float = setting(
+        0.0,
+        "how long a search in that pool waits for others to start with it",
+        details="only while others run; one before a prefill waits for a quarter of it at first, "
+        "which the adaptive policy turns; 0 = none waits, the fastest where that was measured",
+        group=SEARCH,
+        form="SECONDS",
+        unit="s",
+        low=0,
+        high=1,
+    )
     shards: int = setting(
         1,
         "lanes that each search one part of the index",

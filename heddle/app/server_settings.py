@@ -57,6 +57,7 @@ class ServerSettings(TypedDict, total=False):
     hot_clusters: str
     search_pool: PoolPolicy | PoolPolicyWord | None
     search_pool_slo_s: float | None
+    search_pool_flush_s: float
     stale_max_s: float
     shards: int
     lost_shard: LostShard | LostShardWord

@@ -468,7 +468,12 @@ def _pool(config: ServerConfig, roles: tuple[LaneRole, ...]) -> PoolSettings | N
         return None
     slo_s = PREFILL_SLO_S if config.search_pool_slo_s is None else config.search_pool_slo_s
     prefill_lanes = roles.count(LaneRole.PREFILL)
-    return PoolSettings(config.search_pool, prefill_slo_s=slo_s, prefill_lanes=prefill_lanes)
+    return PoolSettings(
+        config.search_pool,
+        prefill_slo_s=slo_s,
+        prefill_lanes=prefill_lanes,
+        flush_s=config.search_pool_flush_s,
+    )
 
 
 def _files_line(files: ModelFiles) -> str:

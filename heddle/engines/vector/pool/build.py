@@ -1,5 +1,6 @@
 """Settings of a pool in front of a lane's vector engine, and how it is put there. Light."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -8,6 +9,7 @@ from heddle.core.payloads import SearchPayload
 from heddle.core.tasks import Task
 from heddle.engines.vector.pool.engine import PooledEngine, PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
+from heddle.engines.vector.pool.limits import PoolKnobs
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
@@ -25,6 +27,7 @@ class PoolSettings:
         prefill_slo_s: how long a search before a prefill may take, or what is left of its
             request's time if that is less [s].
         prefill_lanes: LLM lanes that hand their prompts to others; 0 = none.
+        flush_s: how long a search waits for others to start with it, while some run [s].
 
     Raises:
         ConfigError: a value is out of range.
@@ -34,12 +37,15 @@ class PoolSettings:
     slots: int = 4
     prefill_slo_s: float = PREFILL_SLO_S
     prefill_lanes: int = 0
+    flush_s: float = 0.0
 
     def __post_init__(self) -> None:
         if self.slots < 1:
             raise ConfigError(f"pool slots: need at least 1, got {self.slots}")
         if not self.prefill_slo_s > 0:
             raise ConfigError(f"pool prefill_slo_s: need a positive time, got {self.prefill_slo_s}")
+        if not 0 <= self.flush_s < math.inf:
+            raise ConfigError(f"pool flush_s: need 0 or a time, got {self.flush_s}")
 
 
 def pooled(engine: PooledEngine, settings: PoolSettings) -> PoolEngine:
@@ -47,7 +53,7 @@ def pooled(engine: PooledEngine, settings: PoolSettings) -> PoolEngine:
     return PoolEngine(
         engine,
         stage_of,
-        PoolScheduler(settings.slots, settings.policy),
+        PoolScheduler(settings.slots, settings.policy, PoolKnobs.flushing(settings.flush_s)),
         prefill_slo_s=settings.prefill_slo_s,
         kv_link=KvLink(settings.prefill_lanes),
     )

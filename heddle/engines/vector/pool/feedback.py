@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass, replace
 
-from heddle.engines.vector.pool.limits import SHARE_MAX, SHARE_MIN, PoolKnobs
+from heddle.engines.vector.pool.limits import FLUSH_FLOOR, SHARE_MAX, SHARE_MIN, PoolKnobs
 
 EVERY_S = 0.3
-KV_LINK_TARGET = 0.9  # share of time that the link should be busy
+KV_LINK_TARGET = 0.9  # share of what could be sent that should be
 SHARE_STEP = 0.1
 FLUSH_FACTOR = 0.7
 
@@ -15,7 +15,8 @@ class PoolSignals:
     """What happened since the loop last ran.
 
     Args:
-        kv_link_use: of the link that carries KV from prefill to decode, in [0, 1].
+        kv_link_use: of the link that carries KV from prefill to decode, in [0, 1], as a share of
+            what prefill could send if it never waited (`KvLink`).
         prefill_wait_p95_s: from a prefill search's arrival to its start [s].
         decode_stall: share of decode time spent waiting for searches, in [0, 1].
     """
@@ -46,10 +47,11 @@ def adjusted(knobs: PoolKnobs, signals: PoolSignals, targets: PoolTargets) -> Po
     stalls = signals.decode_stall > targets.decode_stall
     starves_link = signals.kv_link_use < targets.kv_link_use and signals.prefill_wait_p95_s > 0
     if waits or (starves_link and not stalls):
+        shorter_s = knobs.prefill_wait_s_max * FLUSH_FACTOR
         return replace(
             knobs,
             share=min(SHARE_MAX, knobs.share + SHARE_STEP),
-            prefill_wait_s_max=knobs.prefill_wait_s_max * FLUSH_FACTOR,
+            prefill_wait_s_max=max(shorter_s, FLUSH_FLOOR * knobs.wait_s_max),
         )
     if stalls:
         relaxed_s = knobs.prefill_wait_s_max / FLUSH_FACTOR

@@ -4,18 +4,18 @@ from dataclasses import dataclass
 from typing import Final
 
 from heddle.core.commands import KvSent
-from heddle.engines.vector.pool.feedback import KV_LINK_TARGET
 
-KEPT: Final = 0.9  # at each look, of what lanes did before
+KEPT: Final = 0.9  # at each look, of what lanes did before it
 
 
 @dataclass(slots=True)
 class KvLink:
     """Adds up what prefill lanes have sent since the last look. (Trinity §3.3)
 
-    A link counts as busy while prefill lanes could not keep it so: where sending is too small a
-    part of what they do to come to the target if they never paused. KV that is handed over in the
-    memory of one machine is an example. Such a link always idles, whoever gets the slots.
+    A link is fully used while it sends without a pause, or while its prefill lane computes without
+    one: no order of searches would send more then. So the signal says how much more KV could be
+    sent if prefill had the slots, however fast the link is. Sums fade over some ten looks, as a
+    prompt is sent long after its computing began.
 
     Args:
         lanes: that prefill for others, each with a link of its own; 0 = none does, so that no
@@ -25,8 +25,7 @@ class KvLink:
     lanes: int
     _sent_s: float = 0.0
     _stepped_s: float = 0.0
-    _lately_sent_s: float = 0.0
-    _lately_stepped_s: float = 0.0
+    _passed_s: float = 0.0
     _since_s: float | None = None
 
     def sent(self, kv: KvSent) -> None:
@@ -35,18 +34,13 @@ class KvLink:
         self._stepped_s += kv.stepping_s
 
     def take_use(self, now_s: float) -> float:
-        """Return the share of time that the links were busy since the last look, in [0, 1]."""
-        since_s, sent_s, stepped_s = self._since_s, self._sent_s, self._stepped_s
-        self._since_s, self._sent_s, self._stepped_s = now_s, 0.0, 0.0
-        # A prompt may be sent long after it was computed, so several looks tell.
-        self._lately_sent_s = KEPT * self._lately_sent_s + sent_s
-        self._lately_stepped_s = KEPT * self._lately_stepped_s + stepped_s
-        if since_s is None or now_s <= since_s or not self._can_be_filled:
+        """Return the links' use of late, as a share of what they could be used, in [0, 1]."""
+        if self._since_s is not None:
+            self._passed_s += max(0.0, now_s - self._since_s)
+        self._since_s = now_s
+        used_s, passed_s = max(self._sent_s, self._stepped_s), self._passed_s
+        self._sent_s, self._stepped_s = KEPT * self._sent_s, KEPT * self._stepped_s
+        self._passed_s = KEPT * passed_s
+        if not (self.lanes and used_s and passed_s):
             return 1.0
-        return min(1.0, sent_s / (self.lanes * (now_s - since_s)))
-
-    @property
-    def _can_be_filled(self) -> bool:
-        if not (self.lanes and self._lately_sent_s):
-            return False
-        return self._lately_sent_s >= KV_LINK_TARGET * self._lately_stepped_s
+        return min(1.0, used_s / (self.lanes * passed_s))

@@ -13,6 +13,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.pool.build import PoolSettings
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import MachineFacts
 from tests.helpers.bare_model import write_bare_model
@@ -110,11 +111,12 @@ def test_more_llm_lanes_than_cores_are_refused(model: Path):
         plan_server(config, None, machine())
 
 
-def test_a_pool_knows_how_many_lanes_send_kv(tmp_path: Path):
-    def prefill_lanes(**settings: str) -> int:
+def test_a_pool_knows_how_many_lanes_send_kv_and_how_long_searches_wait(tmp_path: Path):
+    def pool(**settings: str) -> PoolSettings:
         config = ServerConfig.of(None, tmp_path, {"search_pool": "adaptive", **settings})
         (lane,) = lanes_of(config, machine())
-        return lane.engines[-1].settings.pool.prefill_lanes
+        return lane.engines[-1].settings.pool
 
-    assert prefill_lanes() == 0
-    assert prefill_lanes(llm_lanes="prefill,prefill,decode") == 2
+    assert (pool().prefill_lanes, pool().flush_s) == (0, 0.0)
+    assert pool(llm_lanes="prefill,prefill,decode").prefill_lanes == 2
+    assert pool(search_pool_flush_s="0.008").flush_s == 0.008

@@ -20,6 +20,7 @@ from heddle.engines.vector.ivf.step_counts import PRIOR_S
 from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
+from heddle.engines.vector.pool.limits import PoolKnobs
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
@@ -74,12 +75,12 @@ def served(request, tools):
     return request.param(tools, clock), clock
 
 
-def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0, link=None):
+def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0, link=None, knobs=None):
     """A pool whose odd tasks come from prefill."""
     return PoolEngine(
         served[0],
         lambda task: Stage.PREFILL if task.task_id % 2 else Stage.DECODE,
-        PoolScheduler(slots, policy),
+        PoolScheduler(slots, policy, knobs),
         prefill_slo_s=slo_s,
         kv_link=link or KvLink(0),
         unit_s=1.0,
@@ -231,6 +232,20 @@ def test_the_control_loop_reserves_more_while_prefill_waits(tools, served):
         pool.apply(tools.search(task_id, query(tools, task_id)))
     drain(pool, clock, 1.0)
     assert pool.scheduler.knobs.share > before
+
+
+@pytest.mark.parametrize(("task_id", "wait_s"), [(1, 10.0), (3, 0.0), (2, 40.0)])
+def test_a_search_waits_for_others_until_its_flush_timeout_while_some_run(
+    tools, served, task_id, wait_s
+):
+    """Those from prefill have odd numbers; number 3 would be late if it waited."""
+    _, clock = served
+    pool = pool_over(served, slo_s=1e9 if task_id != 3 else 1.0, knobs=PoolKnobs.flushing(40.0))
+    pool.apply(tools.search(100, np.repeat(query(tools, 5), 40, axis=0)))
+    pool.step(clock.now_s(), 1.0)
+    pool.apply(tools.search(task_id, query(tools, task_id)))
+    hits = tools.terminals(drain(pool, clock, 0.5))[task_id].result
+    assert wait_s <= hits.waited_s < wait_s + 13.0, "no step takes longer than 12 s"
 
 
 def test_what_prefill_lanes_send_is_heard_and_goes_no_further(served):

@@ -1,9 +1,11 @@
 """The control loop turns the right knob, and never past its stop."""
 
+from dataclasses import replace
+
 import pytest
 
 from heddle.engines.vector.pool.feedback import PoolSignals, PoolTargets, adjusted
-from heddle.engines.vector.pool.limits import SHARE_MAX, SHARE_MIN, PoolKnobs
+from heddle.engines.vector.pool.limits import FLUSH_FLOOR, SHARE_MAX, SHARE_MIN, PoolKnobs
 from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.requests import Stage
 
@@ -31,15 +33,28 @@ def test_the_share_and_the_timeout_move_together(signals, moves):
 
 
 @pytest.mark.parametrize(
-    ("signals", "end"),
-    [(PoolSignals(1, 9.0, 0), SHARE_MAX), (PoolSignals(1, 0.0, 1), SHARE_MIN)],
+    ("signals", "share", "wait_s"),
+    [
+        (PoolSignals(1, 9.0, 0), SHARE_MAX, FLUSH_FLOOR * 0.05),
+        (PoolSignals(1, 0.0, 1), SHARE_MIN, 0.05),
+    ],
 )
-def test_the_share_stops_at_its_bounds(signals, end):
-    knobs = KNOBS
+def test_the_share_and_the_timeout_stop_at_their_bounds(signals, share, wait_s):
+    knobs = PoolKnobs.flushing(0.05)
     for _ in range(30):
         knobs = adjusted(knobs, signals, TARGETS)
-    assert knobs.share == end
-    assert knobs.prefill_wait_s_max <= knobs.wait_s_max
+    assert (knobs.share, knobs.prefill_wait_s_max) == (share, wait_s)
+
+
+def test_a_timeout_finds_back_from_its_floor_and_none_begins_by_itself():
+    knobs = replace(KNOBS, prefill_wait_s_max=FLUSH_FLOOR * KNOBS.wait_s_max)
+    for _ in range(8):  # 2.4 s
+        knobs = adjusted(knobs, PoolSignals(1, 0.0, 1), TARGETS)
+    assert knobs.prefill_wait_s_max == KNOBS.wait_s_max
+    never = PoolKnobs.flushing(0.0)
+    for signals in (PoolSignals(1, 0.0, 1), PoolSignals(1, 9.0, 0)):
+        never = adjusted(never, signals, TARGETS)
+    assert (never.prefill_wait_s_max, never.wait_s_max) == (0.0, 0.0)
 
 
 def test_meters_report_and_begin_anew():
