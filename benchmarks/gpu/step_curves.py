@@ -1,9 +1,10 @@
 """How long steps take by what is in them: the LLM's prompts and decodes, the encoder's batches.
 
-Random weights. `knee`: the fewest tokens of a prompt's step from which nine tenths of the best
-throughput are reached: a prompt chunk that long costs others the least time for its speed.
+Random weights. `knee_tokens`: the fewest tokens of a prompt's step from which nine tenths of the
+best throughput are reached; `chunk_tokens`: what an engine takes, where steps are short, too.
 """
 
+import math
 import statistics
 import time
 from collections.abc import Callable
@@ -14,16 +15,17 @@ import torch
 from benchmarks.gpu.place import Note, Place
 from benchmarks.gpu.random_models import BERT_LARGE, TINY_ENCODER, encoder_directory
 from benchmarks.support.random_llama import FIRST_TOKEN, Shape, random_llama
+from heddle.costs.step_curve import StepPoint, prompt_chunk
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.worker import TransformerWorker
 from heddle.engines.llm.attention.choice import TRITON
-from heddle.engines.llm.model.worker import TransformersWorker
+from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
+from heddle.engines.llm.prompt_chunk import measured_chunk
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.kv.rows import SlotRun
 
 SEVEN_B = Shape("7B", 28, 3584, 28, 18944, kv_heads=4)
 TINY = Shape("tiny", 2, 32, 2, 64, kv_heads=1)
-KNEE = 0.9
 REPETITIONS = 5
 CONTEXT = 8192  # behind which a prompt's chunk is computed, too
 
@@ -44,7 +46,11 @@ def measure_llm(place: Place, note: Note) -> dict[str, float]:
             if not before:
                 speeds[tokens] = speed
             note({"step": "prompt", "tokens": tokens, "behind": before, **_told(seconds, speed)})
-    found = {"prompt_tokens_per_s": max(speeds.values()), "knee_tokens": float(knee(speeds))}
+    found = {
+        "prompt_tokens_per_s": max(speeds.values()),
+        "knee_tokens": knee(speeds),
+        "chunk_tokens": float(measured_chunk(worker, lengths[-1], WorkerClock())),
+    }
     for context in place.sized((512, 4096, 16384), (32,)):
         for rows in place.sized((1, 4, 16, 64, 256), (1, 3)):
             if rows * context > slots:
@@ -71,13 +77,13 @@ def measure_encoder(place: Place, note: Note) -> dict[str, float]:
             seconds = _seconds(place, lambda b=batch: worker.embed(b))
             speeds[rows * length] = max(speeds.get(rows * length, 0.0), rows * length / seconds)
             note({"rows": rows, "tokens": length, **_told(seconds, rows * length / seconds)})
-    return {"tokens_per_s": max(speeds.values()), "knee_tokens": float(knee(speeds))}
+    return {"tokens_per_s": max(speeds.values()), "knee_tokens": knee(speeds)}
 
 
-def knee(speeds: dict[int, float]) -> int:
-    """Return the fewest tokens whose speed reaches its share of the best."""
-    best = max(speeds.values())
-    return min(tokens for tokens, speed in speeds.items() if speed >= KNEE * best)
+def knee(speeds: dict[int, float]) -> float:
+    """Return the fewest tokens whose speed is nearly the best."""
+    points = [StepPoint(tokens, tokens / speed) for tokens, speed in speeds.items()]
+    return float(prompt_chunk(points, math.inf).tokens)
 
 
 def _told(seconds: float, per_s: float) -> dict[str, object]:

@@ -19,6 +19,7 @@ from heddle.corpus.place import CorpusPlace, is_database
 from heddle.engines.embedding.admission_policies import WINDVE_SLO_S
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.wanted_lanes import AUTO, LANES_FORM, wanted_lanes
+from heddle.engines.llm.build import STEP_TOKENS
 from heddle.engines.llm.engine import BACKGROUND_STEP_S
 from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
 from heddle.engines.reading.installed import EXTRACT
@@ -363,8 +364,14 @@ class ServerConfig:
     max_num_seqs: int = setting(
         16, "sequences that an LLM lane runs at once", group=LANES, form="N", low=1
     )
-    max_num_batched_tokens: int = setting(
-        512, "tokens of one LLM step", group=LANES, form="N", low=1
+    max_num_batched_tokens: int | None = setting(
+        None,
+        "most tokens of one LLM step",
+        group=LANES,
+        form="N",
+        low=1,
+        default_words=f"{STEP_TOKENS}, on a GPU the fewest that are nearly as fast as any, timed "
+        "at the start",
     )
     background_step_s: float = setting(
         BACKGROUND_STEP_S,

@@ -68,7 +68,7 @@ class ServerSettings(TypedDict, total=False):
     cluster_secret_file: str | Path | None
     on_lane_failure: OnLaneFailure
     max_num_seqs: int
-    max_num_batched_tokens: int
+    max_num_batched_tokens: int | None
     background_step_s: float
     context_tokens_max: int | None
     max_tokens: int | None

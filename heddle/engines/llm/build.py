@@ -3,11 +3,12 @@
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES, INT8, WEIGHTS, WHOLE, auto_dtype
 from heddle.core.errors import ConfigError
+from heddle.core.ports import Clock
 from heddle.corpus.place import CorpusPlace
 from heddle.engines.llm.attention.choice import (
     ATTENTIONS,
@@ -18,10 +19,11 @@ from heddle.engines.llm.attention.choice import (
 )
 from heddle.engines.llm.chosen_computing import Candidate, Choice
 from heddle.engines.llm.constrained.installed import missing
-from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec
+from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, LlmWorker
 from heddle.engines.llm.generations import TextDecoder
 from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.model.kept_memory import keep_freed_memory
+from heddle.engines.llm.prompt_chunk import measured_chunk
 from heddle.engines.llm.reuse.fuser import ChunkCache, Fuser
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import CHECK_LAYER
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from heddle.kv.chunk_store import ChunkStore
 
 log = logging.getLogger(__name__)
+STEP_TOKENS: Final = 512  # of a step, where neither the user nor a measurement says
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +48,17 @@ class LlmSettings:
     `device` auto is CUDA where there is one. `attention` torch, triton (a kernel for NVIDIA GPUs)
     or compiled (one for CPUs, ADR 23); auto takes a kernel where it can, on a CPU by the trial.
     `context_tokens_max` None is the model's own, or what the KV pool of `kv_bytes` holds if that is
-    less. `packs_weights` keeps a second copy of the weights, for decoding, on CPUs in float32 (in
-    bfloat16 the packed copy is the only one). A step in the background, such as priming, aims to
-    take `background_step_s` at most. `order` says whose prompt comes first. `threads` 0 leaves
-    torch's setting as it is. `chunk_kv_bytes` of host memory keep the KV of retrieved chunks for
-    reuse, 0 = none, as `chunk_kv_encoding` says; `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`,
-    which benchmarks read at `chunk_kv_bytes_per_s` (None = as fast as it is).
-    What is deleted from `corpus` is forgotten. On an accelerator, KV pages take
-    `device_kv_share` of the memory that the weights leave free there, if that is more than
-    `kv_bytes`. `weights` int8 brings them onto a grid of 8 bits, on a CPU (ADR 47); then
-    `packs_weights` says nothing.
+    less. A step has at most `max_num_batched_tokens`; None is STEP_TOKENS, on an accelerator what
+    its steps show when it starts (`prompt_chunk`). `packs_weights` keeps a second copy of the
+    weights, for decoding, on CPUs in float32 (in bfloat16 the packed copy is the only one). A step
+    in the background, such as priming, aims to take `background_step_s` at most. `order` says whose
+    prompt comes first. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of host memory
+    keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
+    `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`, which benchmarks read at
+    `chunk_kv_bytes_per_s` (None = as fast as it is). What is deleted from `corpus` is forgotten. On
+    an accelerator, KV pages take `device_kv_share` of the memory that the weights leave free there,
+    if that is more than `kv_bytes`. `weights` int8 brings them onto a grid of 8 bits, on a CPU
+    (ADR 47); then `packs_weights` says nothing.
 
     Raises: ConfigError: a field is out of its range; the message names it.
     """
@@ -64,7 +68,7 @@ class LlmSettings:
     device: str = "auto"
     attention: str = "auto"
     max_num_seqs: int = 16
-    max_num_batched_tokens: int = 512
+    max_num_batched_tokens: int | None = None
     page_size: int = 16
     kv_bytes: int = 512 << 20
     context_tokens_max: int | None = None
@@ -91,8 +95,9 @@ class LlmSettings:
                 f"attention is {self.attention!r}; use one of {', '.join(ATTENTIONS)}"
             )
         for name in ("max_num_seqs", "max_num_batched_tokens", "page_size", "kv_bytes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it must be at least 1")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; it must be at least 1")
         if self.context_tokens_max is not None and self.context_tokens_max < 1:
             raise ConfigError(f"context_tokens_max is {self.context_tokens_max}; use 1 or more")
         if not self.background_step_s > 0:
@@ -182,6 +187,8 @@ def assemble(
         why = next(iter(worker.slowdowns), unsuited)
         raise ConfigError(f"attention is 'compiled', which can't run: {why}; use auto")
     warm_up(worker, spec.limits.context_tokens_max, has_kernel=attention == TRITON)
+    if settings.max_num_batched_tokens is None and model.device.type != "cpu":
+        spec = with_measured_chunk(spec, worker, WorkerClock())
     spec = _with_reuse_tried(spec, settings, worker)
     fuser = None
     if not spec.reuse_problem:
@@ -190,6 +197,14 @@ def assemble(
     grammars, problem = _grammars(settings, model, spec)
     spec = replace(spec, constraint_problem=problem)
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), fuser, grammars)
+
+
+def with_measured_chunk(spec: LlmSpec, worker: LlmWorker, clock: Clock) -> LlmSpec:
+    """Return the spec with steps as large as the device's step times suggest."""
+    limits = spec.limits
+    tokens = measured_chunk(worker, limits.context_tokens_max, clock)
+    step_tokens = max(tokens, limits.max_num_seqs)
+    return replace(spec, limits=replace(limits, max_num_batched_tokens=step_tokens))
 
 
 def _grammars(
@@ -294,7 +309,9 @@ def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> Schedul
     model_gate.check_config(config, context)
     return SchedulerLimits(
         max_num_seqs=settings.max_num_seqs,
-        max_num_batched_tokens=max(settings.max_num_batched_tokens, settings.max_num_seqs),
+        max_num_batched_tokens=max(
+            settings.max_num_batched_tokens or STEP_TOKENS, settings.max_num_seqs
+        ),
         page_size=settings.page_size,
         page_count=page_count,
         context_tokens_max=context,

@@ -30,10 +30,11 @@ def warm_up(worker: LlmWorker, context_tokens_max: int, *, has_kernel: bool = Fa
     """
     for start, stop, draw in STEPS + (KERNEL_STEPS if has_kernel else ()):
         if stop <= context_tokens_max:
-            worker.run(_step(start, stop, draw))
+            worker.run(prompt_step(start, stop, draw))
 
 
-def _step(start: int, stop: int, draw: Draw | None) -> StepBatch:
+def prompt_step(start: int, stop: int, draw: Draw | None) -> StepBatch:
+    """Return a step that computes tokens [start, stop) of a prompt, in the pool's first slots."""
     tokens = stop - start
     positions = np.arange(start, stop, dtype=np.int64)
     row = BatchRow(0, tokens, stop, (SlotRun(0, stop),), draw)
