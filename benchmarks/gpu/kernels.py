@@ -31,6 +31,7 @@ TOLERANCES = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 SCALE = 0.3
 EQUAL = 1e-9
 PIECE = 64  # slots of a run, in which neighbouring keys lie
+GAP = 7  # of keys that are stored elsewhere: one of so many is the row's own
 BLOCKS = 96
 
 
@@ -38,7 +39,8 @@ BLOCKS = 96
 class Case:
     """Rows of one step: (context, queries, whether scattered), and a shape of heads.
 
-    `turned`: by how many tokens further on the first half of each row's keys is stored, 0 = not.
+    `turned`: by how many tokens further on the first half of each row's keys is stored, but for
+    every seventh; 0 = none is.
     """
 
     name: str
@@ -62,6 +64,15 @@ class HalvesRotation:
         cos, sin = angles.cos(), angles.sin()
         one, other = keys[..., :half].double(), keys[..., half:].double()
         out.copy_(torch.cat([one * cos - other * sin, other * cos + one * sin], dim=-1))
+
+    def rotator(self, distances: Tensor) -> Callable[[Tensor], None]:
+        """Return what rotates keys each by its own distance. Shapes: distances [n]."""
+
+        def rotate(keys: Tensor) -> None:
+            for number, tokens in enumerate(distances.tolist()):
+                self.rotate(keys[:, number], tokens, keys[:, number])
+
+        return rotate
 
 
 def check(place: Place, note: Note) -> dict[str, float]:
@@ -156,7 +167,8 @@ def _rows(case: Case, random: np.random.Generator) -> tuple[list[BatchRow], int]
     for context, queries, is_scattered in case.rows:
         own = free[start : start + context]
         places = np.sort(random.choice(context, queries, replace=False)) if is_scattered else None
-        is_shared = np.arange(context) < (context // 2 if case.turned else 0)
+        every = np.arange(context)
+        is_shared = (every < (context // 2 if case.turned else 0)) & (every % GAP != 0)
         there = np.flatnonzero(is_shared)
         shared = (SharedKeys(there, own[there], rotation=-case.turned),) if len(there) else ()
         runs = runs_of(own[~is_shared])

@@ -9,9 +9,8 @@ import pytest
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs" / "adr"
 ADRS: Final = sorted(FOLDER.glob("[0-9]*.md"))
 TITLE: Final = re.compile(r"# ADR (\d+): (\S.*)")
-STATUS: Final = re.compile(
-    r"Status: (accepted(?:, narrowed by ADR \d+)?|superseded by ADR \d+) \((\d{4}-\d\d-\d\d)\)"
-)
+NARROWED: Final = r"accepted(?:, narrowed by ADR \d+(?: and \d+)?)?"
+STATUS: Final = re.compile(rf"Status: ({NARROWED}|superseded by ADR \d+) \((\d{{4}}-\d\d-\d\d)\)")
 
 
 @pytest.mark.parametrize("page", [*ADRS, FOLDER / "template.md"], ids=lambda page: page.stem)

@@ -58,6 +58,12 @@ PARTS: Final = (
         60,
         ("pytest", "hypothesis", "faiss", "numba", "psutil"),
     ),
+    Part(
+        "shared-chunks",
+        "benchmarks.gpu.shared_chunks:measure",
+        "chunks in shared pages beside copies",
+        40,
+    ),
     Part("device-memory", "benchmarks.gpu.memory:check", "memory as planned and as taken", 40),
     Part(
         "sparse-attention", "benchmarks.gpu.attention:sparse", "attention of scattered queries", 120

@@ -6,7 +6,7 @@ Scores count in base 2: a weight then takes one multiply-add and one `exp2`. Sum
 import triton
 import triton.language as tl
 
-ITEM_FIELDS = 8
+ITEM_FIELDS = 5
 MERGED_LINES = 16  # lines of a tile that one program merges
 _ITEM_FIELDS = tl.constexpr(ITEM_FIELDS)
 _MERGED_LINES = tl.constexpr(MERGED_LINES)
@@ -21,11 +21,12 @@ def attend_items(
     keys: tl.tensor,  # [kv_heads, slots, HEAD_DIM]
     values: tl.tensor,  # like keys
     items: tl.tensor,  # [items, ITEM_FIELDS] int32
+    spans: tl.tensor,  # [spans, 4] int32: start, stop of those all see, stop, distance
     slots: tl.tensor,  # [keys of the step] int32
+    key_places: tl.tensor,  # [keys of the step] int32
     places: tl.tensor,  # [t] int32
-    segments: tl.tensor,  # [segments, 2] int32: start, stop
     partner: tl.tensor,  # [HEAD_DIM] int32
-    own_part: tl.tensor,  # [segments, HEAD_DIM] float32
+    own_part: tl.tensor,  # [distances, HEAD_DIM] float32
     partner_part: tl.tensor,  # like own_part
     query_head_stride: tl.tensor,
     query_token_stride: tl.tensor,
@@ -38,19 +39,16 @@ def attend_items(
     BLOCK_N: tl.constexpr,
     IS_ROTATED: tl.constexpr,
 ) -> None:
-    """Attend a tile of queries to a range of the keys, for one KV head.
+    """Attend a tile of queries to some spans of keys, for one KV head.
 
     The lines of a tile are pairs (query, head of the group): all of them read the same keys.
     """
     item = items + tl.program_id(0) * _ITEM_FIELDS
     first_line = tl.load(item)
     stop_line = tl.load(item + 1)
-    keys_start = tl.load(item + 2)
-    keys_stop = tl.load(item + 3)
-    seen_by_all = tl.load(item + 4)
-    segments_start = tl.load(item + 5)
-    segments_stop = tl.load(item + 6)
-    part = tl.load(item + 7)
+    first_span = tl.load(item + 2)
+    stop_span = tl.load(item + 3)
+    part = tl.load(item + 4)
     kv_head = tl.program_id(1).to(tl.int64)  # offsets into a pool can pass 2^31
     kv_heads = tl.num_programs(1)
 
@@ -68,27 +66,28 @@ def attend_items(
     high = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.full([BLOCK_M], 0.0, tl.float32)
     acc = tl.full([BLOCK_M, BLOCK_D], 0.0, tl.float32)
-    for segment in range(segments_start, segments_stop):
-        start = tl.maximum(keys_start, tl.load(segments + 2 * segment))
-        stop = tl.minimum(keys_stop, tl.load(segments + 2 * segment + 1))
+    for number in range(first_span, stop_span):
+        span = spans + 4 * number
+        start = tl.load(span)
+        seen_by_all = tl.load(span + 1)
+        stop = tl.load(span + 2)
         q = tl.load(query_lines[:, None] + dims[None, :], mask=is_number, other=0.0)
         if IS_ROTATED:
             is_dim = dims < HEAD_DIM
             pairs = tl.load(partner + dims, mask=is_dim, other=0)
             q_pair = tl.load(query_lines[:, None] + pairs[None, :], mask=is_number, other=0.0)
-            entry = segment * HEAD_DIM + dims
+            entry = tl.load(span + 3) * HEAD_DIM + dims
             rotated = q.to(tl.float32) * tl.load(own_part + entry, mask=is_dim, other=0.0)[None, :]
             from_pair = tl.load(partner_part + entry, mask=is_dim, other=0.0)[None, :]
             q = (rotated + q_pair.to(tl.float32) * from_pair).to(q.dtype)
         # Most keys lie in whole blocks that all of the queries see: these need no mask.
-        open_keys = tl.maximum(tl.minimum(stop, seen_by_all) - start, 0)
-        middle = start + open_keys // BLOCK_N * BLOCK_N
+        middle = start + (seen_by_all - start) // BLOCK_N * BLOCK_N
         acc, high, total = _attend_keys(
-            acc, high, total, q, head_keys, head_values, slots, place, start, middle,
+            acc, high, total, q, head_keys, head_values, slots, key_places, place, start, middle,
             scale_log2, HEAD_DIM, BLOCK_D, BLOCK_N, False,
         )  # fmt: skip
         acc, high, total = _attend_keys(
-            acc, high, total, q, head_keys, head_values, slots, place, middle, stop,
+            acc, high, total, q, head_keys, head_values, slots, key_places, place, middle, stop,
             scale_log2, HEAD_DIM, BLOCK_D, BLOCK_N, True,
         )  # fmt: skip
 
@@ -113,6 +112,7 @@ def _attend_keys(
     keys: tl.tensor,
     values: tl.tensor,
     slots: tl.tensor,
+    key_places: tl.tensor,
     place: tl.tensor,
     start: tl.tensor,
     stop: tl.tensor,
@@ -133,7 +133,8 @@ def _attend_keys(
         k = _load_slots(keys, slot, is_key, HEAD_DIM, BLOCK_D, IS_MASKED)
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if IS_MASKED:
-            is_seen = (key[None, :] <= place[:, None]) & is_key[None, :]
+            key_place = tl.load(key_places + key, mask=is_key, other=0)
+            is_seen = (key_place[None, :] <= place[:, None]) & is_key[None, :]
             scores = tl.where(is_seen, scores, float("-inf"))
         new_high = tl.maximum(high, tl.max(scores, 1) * scale_log2)
         # A query that has seen no key yet: -inf - -inf would be NaN.
@@ -181,7 +182,7 @@ def merge_parts(
 ) -> None:
     """Put a tile together from its parts, each weighted by its sum of exponentials.
 
-    Every query sees the first key of its row, so the score of the first part is finite.
+    A query may see nothing of its first parts.
     """
     merge = merges + tl.program_id(0) * 4
     stop_line = tl.load(merge + 1)
@@ -202,8 +203,9 @@ def merge_parts(
         part_numbers = part_out + part_line[:, None] * HEAD_DIM + dims[None, :]
         found = tl.load(part_numbers, mask=is_number, other=0.0)
         new_high = tl.maximum(high, lse)
-        kept = tl.exp2(high - new_high)
-        weight = tl.exp2(lse - new_high)
+        shift = tl.where(new_high == float("-inf"), 0.0, new_high)  # -inf - -inf would be NaN
+        kept = tl.exp2(high - shift)
+        weight = tl.exp2(lse - shift)
         total = total * kept + weight
         acc = acc * kept[:, None] + found * weight[:, None]
         high = new_high

@@ -1,10 +1,15 @@
 """Attention of all rows of a step in one kernel, on CUDA. (FusionRAG §4.3, Q-Sparse-Attn)
 
-The keys of all rows stand one row after another: key k of the step lies in slot `slots[k]`, and a
-query sees the keys of its row up to its own `place`. A line is a query and a head of a group that
-shares its keys; a tile is some neighbouring lines. A tile reads no key behind its last query, and
-as queries ascend, that bound is tight. Where a row has too few tiles to fill a GPU (decodes, short
-questions) its keys are cut into parts, which are merged by their log-sum-exps (lse).
+The keys of all rows stand one row after another: key k of the step lies in slot `slots[k]` and is
+number `key_places[k]` of its row. A query sees the keys of its row up to its own `place`. A row's
+own keys come first, then those of one chunk after another, so what a group of them shares, the
+rotation of the queries, is applied once for each group, however many tokens between them are
+computed anew (ADR 54). In a group places ascend, so what a tile sees of it is its beginning.
+
+A line is a query and a head of a group that shares its keys; a tile is some neighbouring lines. As
+queries ascend, a tile reads few keys that some of its lines don't see. Where a row has too few
+tiles to fill a GPU (decodes, short questions) its keys are cut into parts, which are merged by
+their log-sum-exps (lse).
 """
 
 import math
@@ -17,10 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from heddle.engines.llm.attention.grouped_keys import GroupedKeys
 from heddle.engines.llm.attention.key_rotation import KeyRotation
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
-from heddle.kv.rows import runs_of
+from heddle.kv.rows import Numbers
 
 HEAD_DIM_MAX: Final = 128  # larger heads don't fit into the shared memory with these tiles
 # A row's keys are cut so that this many programs work on it: two for each multiprocessor of an
@@ -54,10 +60,10 @@ LARGE: Final = {2: Tiling(128, 64, 8, 5), 4: Tiling(64, 16, 8, 5)}
 class QueryRotations:
     """How a query meets keys that are stored some distance from where they are used.
 
-    Dimension d of the rotated query is own_part[s, d] * query[d] + partner_part[s, d] *
-    query[partner[d]], which covers every layout of RoPE. `s` is the keys' segment.
+    Dimension d of the rotated query is own_part[r, d] * query[d] + partner_part[r, d] *
+    query[partner[d]], which covers every layout of RoPE. `r` is the number of the distance.
 
-    Shapes: partner [head_dim] int32; own_part, partner_part [segments, head_dim] float32.
+    Shapes: partner [head_dim] int32; own_part, partner_part [distances, head_dim] float32.
     """
 
     partner: Tensor
@@ -69,13 +75,16 @@ class QueryRotations:
 class Launch:
     """Tiles of one size: what each program of the kernel computes.
 
-    Shapes: items [programs, 8] int32: first and stop line, first and stop key, stop of the keys
-    that all of the queries see, first and stop segment, part or -1; merges [tiles in parts, 4]
-    int32: first and stop line, first and stop part.
+    A span is what a tile, or a part of it, sees of one group of keys.
+
+    Shapes: items [programs, 5] int32: first and stop line, first and stop span, part or -1; spans
+    [n, 4] int32: first key, stop of those that all of the tile's queries see, stop key, number of
+    the distance; merges [tiles in parts, 4] int32: first and stop line, first and stop part.
     """
 
     tiling: Tiling
     items: Tensor
+    spans: Tensor
     merges: Tensor
     parts: int
 
@@ -84,13 +93,13 @@ class Launch:
 class RaggedPlan:
     """What the kernel must know of a step; every layer uses the same.
 
-    Shapes: slots [keys] int32; places [t] int32; segments [n, 2] int32.
+    Shapes: slots and key_places [keys] int32; places [t] int32.
     """
 
     heads: int
     slots: Tensor
+    key_places: Tensor
     places: Tensor
-    segments: Tensor
     query_rotations: QueryRotations | None
     launches: tuple[Launch, ...]
 
@@ -104,32 +113,30 @@ def plan_ragged(
         rows: those of the step, at least one, in the order of their queries.
         store: where their keys are.
         heads: of the queries.
-        rotation: rotates the queries for segments whose keys are stored elsewhere.
+        rotation: rotates the queries for keys that are stored elsewhere.
     """
-    device = store.device
-    group = heads // store.shape.kv_heads
+    device, kv_heads = store.device, store.shape.kv_heads
     firsts = np.cumsum([0, *(row.context for row in rows)])
-    places = np.concatenate(
-        [_places(row) + first for row, first in zip(rows, firsts[:-1], strict=True)]
-    )
-    segments, rotations = _segments(rows, firsts)
+    keys = [GroupedKeys.of(row, int(first)) for row, first in zip(rows, firsts[:-1], strict=True)]
+    rotations = np.asarray([group.rotation for own in keys for group in own.groups])
+    distances = np.unique(rotations)
     small, large = (sizes[store.shape.dtype.itemsize] for sizes in (SMALL, LARGE))
-    is_small = [row.queries * group <= small.lines for row in rows]
     launches = []
     for tiling, wanted in ((small, True), (large, False)):
         chosen = [
-            _tiles(row, places, group, store.shape.kv_heads, tiling, first)
-            for row, first, fits in zip(rows, firsts[:-1], is_small, strict=True)
-            if fits is wanted
+            _tiles(own, heads // kv_heads, kv_heads, tiling, distances)
+            for own in keys
+            if (own.row.queries * (heads // kv_heads) <= small.lines) is wanted
         ]
         if chosen:
-            launches.append(_launch(np.concatenate(chosen), segments, tiling, device))
+            launches.append(_launch(chosen, tiling, device))
+    slots, key_places = _where_keys_lie(keys, device)
     return RaggedPlan(
         heads,
-        _slots(rows, device),
-        _int32(places, device),
-        _int32(segments, device),
-        _query_rotations(rotations, rotation, store) if rotations.any() else None,
+        slots,
+        key_places,
+        _int32(np.concatenate([own.places for own in keys]), device),
+        _query_rotations(distances, rotation, store) if distances.any() else None,
         tuple(launches),
     )
 
@@ -168,9 +175,10 @@ def attend_ragged(
                 keys,
                 values,
                 launch.items,
+                launch.spans,
                 plan.slots,
+                plan.key_places,
                 plan.places,
-                plan.segments,
                 tables.partner,
                 tables.own_part,
                 tables.partner_part,
@@ -193,142 +201,133 @@ def attend_ragged(
     return out
 
 
-def _places(row: BatchRow) -> NDArray[np.int64]:
-    """Return which key of its row each query stands at. Shapes: result [queries]."""
-    if row.places is not None:
-        return row.places
-    return np.arange(row.context - row.queries, row.context)
-
-
-def _segments(
-    rows: Sequence[BatchRow], firsts: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the longest stretches of keys that share a rotation, across all rows.
-
-    Shapes: firsts [rows + 1]; result [segments, 2] (start, stop), and rotations [segments].
-    """
-    starts: list[int] = []
-    rotations: list[int] = []
-    for row, first in zip(rows, firsts[:-1].tolist(), strict=True):
-        rotated = row.key_table()[1] if row.shared else np.zeros(1, np.int64)
-        changes = [0, *(np.flatnonzero(np.diff(rotated)) + 1).tolist()]
-        for start, rotation in zip(changes, rotated[changes].tolist(), strict=True):
-            if not rotations or rotations[-1] != rotation:
-                starts.append(first + start)
-                rotations.append(rotation)
-    stops = [*starts[1:], int(firsts[-1])]
-    return np.stack([starts, stops], axis=1), np.asarray(rotations, dtype=np.int64)
-
-
-def _query_rotations(
-    rotations: NDArray[np.int64], rotation: KeyRotation, store: PageStore
-) -> QueryRotations:
-    """Return how queries are rotated for keys that are stored `rotations` further back.
+def _query_rotations(distances: Numbers, rotation: KeyRotation, store: PageStore) -> QueryRotations:
+    """Return how queries are rotated for keys that are stored so far back.
 
     The model's own rotation is applied to each unit vector. The result shows which dimensions it
     pairs, in any layout, and by which angle.
 
-    Shapes: rotations [segments].
+    Shapes: distances [n].
     """
-    # A dimension stands in for a head with one key.
-    units = torch.eye(store.shape.head_dim, device=store.device)[:, None]
-
-    def rotated(tokens: int) -> Tensor:
-        out = torch.empty_like(units)
-        rotation.rotate(units, tokens, out)
-        return out[:, 0]  # [from, to]
-
-    distances, of_segment = np.unique(rotations, return_inverse=True)
-    # The query rotates back as far as its keys would have to rotate forth.
-    matrices = torch.stack([rotated(-tokens) for tokens in distances.tolist()])
-    own_part = matrices.diagonal(dim1=1, dim2=2)
-    partner_part = (matrices - torch.diag_embed(own_part)).sum(dim=1)
-    partner = rotated(1).fill_diagonal_(0.0).abs().argmax(dim=0)
-    index = torch.from_numpy(of_segment).to(store.device)
+    head_dim = store.shape.head_dim
+    # The query rotates back as far as its keys would have to rotate forth; one more distance shows
+    # the pairs. A dimension stands in for a head.
+    back = torch.from_numpy(np.append(-distances, 1)).to(store.device)
+    units = torch.eye(head_dim, device=store.device)
+    rotated = units[:, None].expand(-1, len(back), -1).contiguous()  # [from, distance, to]
+    rotation.rotator(back)(rotated)
+    matrices = rotated.transpose(0, 1)
+    own_part = matrices[:-1].diagonal(dim1=1, dim2=2)
+    partner_part = (matrices[:-1] - torch.diag_embed(own_part)).sum(dim=1)
+    partner = matrices[-1].clone().fill_diagonal_(0.0).abs().argmax(dim=0)
     # The kernel takes rows that lie one after another; the diagonals may have had other strides.
-    own_part, partner_part = own_part[index].contiguous(), partner_part[index].contiguous()
-    return QueryRotations(partner.int(), own_part, partner_part)
+    return QueryRotations(partner.int(), own_part.contiguous(), partner_part.contiguous())
 
 
-def _slots(rows: Sequence[BatchRow], device: torch.device) -> Tensor:
-    """Return where each key of the step lies. Shapes: result [keys] int32.
+def _where_keys_lie(keys: Sequence[GroupedKeys], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the slot of each key of the step and its place in its row. Shapes: [keys] int32 both.
 
-    Only the runs travel to the device: a slot for each key would be megabytes for long contexts.
+    Only the runs travel to the device: two numbers for each key would be megabytes for long
+    contexts.
     """
-    of_rows = (runs_of(row.key_table()[0]) if row.shared else row.runs for row in rows)
-    runs = [run for runs in of_rows for run in runs]
-    lengths = np.asarray([run.length for run in runs])
-    shifts = np.asarray([run.start for run in runs]) - (np.cumsum(lengths) - lengths)
+    runs = np.concatenate([own.runs() for own in keys])
+    lengths = runs[:, 2]
+    # What is added to a key's number in the step.
+    shifts = runs[:, :2] - (np.cumsum(lengths) - lengths)[:, None]
     count = int(lengths.sum())
-    shift = torch.repeat_interleave(
-        _int32(shifts, device), torch.from_numpy(lengths).to(device), output_size=count
+    each = torch.repeat_interleave(
+        _int32(shifts.T, device), torch.from_numpy(lengths).to(device), dim=1, output_size=count
     )
-    return shift + torch.arange(count, dtype=torch.int32, device=device)
+    each += torch.arange(count, dtype=torch.int32, device=device)
+    return each[0], each[1]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tiles:
+    """The tiles of one row, and what each part of them sees of each group of keys.
+
+    Shapes: lines [tiles, 2] int64: first and stop; spans [tiles, parts, groups, 4] int64, as of
+    `Launch`: one whose first key isn't before its stop is none.
+    """
+
+    lines: Numbers
+    spans: Numbers
+
+    @property
+    def is_span(self) -> NDArray[np.bool_]:
+        """Which of the spans are some. Shapes: [tiles, parts, groups]."""
+        seen: NDArray[np.bool_] = self.spans[..., 0] < self.spans[..., 2]
+        return seen
+
+    def items(self, spans_before: int, parts_before: int) -> tuple[Numbers, Numbers]:
+        """Return what programs compute, with how many keys, and what of it is merged.
+
+        Shapes: [programs, 6] and [tiles in parts, 4] int64, as of `Launch`.
+        """
+        counts = self.is_span.sum(axis=2)  # [tiles, parts]; a part without any has no program
+        keys = ((self.spans[..., 2] - self.spans[..., 0]) * self.is_span).sum(axis=2)
+        tile, part = np.nonzero(counts)
+        stop_span = spans_before + np.cumsum(counts[tile, part])
+        programs = (counts > 0).sum(axis=1)
+        is_cut = programs > 1
+        stop_part = parts_before + np.cumsum(programs * is_cut)
+        first_part = stop_part - programs * is_cut
+        in_tile = np.arange(len(tile)) - (np.cumsum(programs) - programs)[tile]
+        number = np.where(is_cut[tile], first_part[tile] + in_tile, -1)
+        first_span = stop_span - counts[tile, part]
+        each = (*self.lines[tile].T, first_span, stop_span, number, keys[tile, part])
+        merges = np.column_stack([self.lines, first_part, stop_part])[is_cut]
+        return np.stack(each, axis=1), merges
 
 
 def _tiles(
-    row: BatchRow,
-    places: NDArray[np.int64],
-    group: int,
-    kv_heads: int,
-    tiling: Tiling,
-    first_key: int,
-) -> NDArray[np.int64]:
-    """Return a row's tiles: first and stop line, first and stop key, keys seen by all, part length.
-
-    Shapes: places [t], of the whole step; result [tiles, 6].
-    """
+    keys: GroupedKeys, group: int, kv_heads: int, tiling: Tiling, distances: Numbers
+) -> Tiles:
+    """Cut a row into tiles and parts. Shapes: distances [n], ascending, with all of its own."""
+    row = keys.row
     lines_stop = row.query_stop * group
     first_line = np.arange(row.query_start * group, lines_stop, tiling.lines)
     stop_line = np.minimum(first_line + tiling.lines, lines_stop)
     parts = math.ceil(PROGRAMS_PER_ROW / (len(first_line) * kv_heads))
     parts = min(parts, math.ceil(row.context / PART_KEYS_MIN))
-    blocks = math.ceil(row.context / (parts * tiling.keys))
-    return np.stack(
-        [
-            first_line,
-            stop_line,
-            np.full_like(first_line, first_key),
-            places[(stop_line - 1) // group] + 1,
-            places[first_line // group] + 1,
-            np.full_like(first_line, blocks * tiling.keys),
-        ],
-        axis=1,
+    length = math.ceil(row.context / (parts * tiling.keys)) * tiling.keys
+    part_first = np.arange(keys.first, keys.first + row.context, length)[:, None]
+    group_first = np.asarray([one.first for one in keys.groups])
+    # [tiles, 1, groups]: behind which keys the first query of a tile, and its last, see no more.
+    seen_by_all, stop_key = (
+        np.stack([one.seen(keys.places[line // group - row.query_start]) for one in keys.groups], 1)
+        for line in (first_line, stop_line - 1)
     )
+    start = np.maximum(group_first, part_first)
+    stop = np.minimum(stop_key[:, None], part_first + length)
+    number = np.searchsorted(distances, [one.rotation for one in keys.groups])
+    open_stop = np.minimum(np.maximum(seen_by_all[:, None], start), stop)
+    spans = np.broadcast_arrays(start, open_stop, stop, number)
+    return Tiles(np.stack([first_line, stop_line], axis=1), np.stack(spans, axis=-1))
 
 
-def _launch(
-    tiles: NDArray[np.int64], segments: NDArray[np.int64], tiling: Tiling, device: torch.device
-) -> Launch:
-    """Cut the tiles into parts. Shapes: tiles [n, 6] as of `_tiles`; segments [m, 2]."""
-    first_line, stop_line, first_key, stop_key, seen_by_all, length = tiles.T
-    counts = -(-(stop_key - first_key) // length)
-    is_cut = counts > 1
-    stop_part = np.cumsum(np.where(is_cut, counts, 0))
-    first_part = stop_part - np.where(is_cut, counts, 0)
-    of_tile = np.repeat(np.arange(len(tiles)), counts)
-    in_tile = np.arange(len(of_tile)) - (np.cumsum(counts) - counts)[of_tile]
-    start = first_key[of_tile] + in_tile * length[of_tile]
-    stop = np.minimum(start + length[of_tile], stop_key[of_tile])
-    items = np.stack(
-        [
-            first_line[of_tile],
-            stop_line[of_tile],
-            start,
-            stop,
-            seen_by_all[of_tile],
-            np.searchsorted(segments[:, 1], start, side="right"),
-            np.searchsorted(segments[:, 0], stop, side="left"),
-            np.where(is_cut[of_tile], first_part[of_tile] + in_tile, -1),
-        ],
-        axis=1,
-    )
+def _launch(rows: Sequence[Tiles], tiling: Tiling, device: torch.device) -> Launch:
+    """Number the spans, programs and parts of all tiles of a launch."""
+    items, merges, spans = [], [], []
+    spans_before = parts_before = 0
+    for tiles in rows:
+        own_items, own_merges = tiles.items(spans_before, parts_before)
+        items.append(own_items)
+        merges.append(own_merges)
+        spans.append(tiles.spans[tiles.is_span])
+        spans_before += len(spans[-1])
+        parts_before += int((own_items[:, 4] >= 0).sum())
+    every = np.concatenate(items)
     # The longest first: what starts last should end soon.
-    items = items[np.argsort(start - stop, kind="stable")]
-    merges = np.stack([first_line, stop_line, first_part, stop_part], axis=1)[is_cut]
-    parts = int(stop_part[-1])
-    return Launch(tiling, _int32(items, device), _int32(merges, device), parts)
+    every = every[np.argsort(-every[:, 5], kind="stable")]
+    return Launch(
+        tiling,
+        _int32(every[:, :5], device),
+        _int32(np.concatenate(spans), device),
+        _int32(np.concatenate(merges), device),
+        parts_before,
+    )
 
 
 def _int32(numbers: NDArray[np.int64], device: torch.device) -> Tensor:
-    return torch.from_numpy(numbers.astype(np.int32)).to(device)
+    return torch.from_numpy(np.ascontiguousarray(numbers, dtype=np.int32)).to(device)

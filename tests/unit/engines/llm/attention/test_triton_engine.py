@@ -64,9 +64,28 @@ def test_fused_prompts_beside_plain_ones(policy):
         ]
         serving.drain()
         found.append([serving.logits[number] for number in numbers])
-        assert serving.prefilled[numbers[0]].fused.tokens_recomputed > 0
+        fused = serving.prefilled[numbers[0]].fused
+        assert fused.tokens_recomputed > 0
+        assert (fused.tokens_shared > 0) == (policy is not ReusePolicy.CACHEBLEND)
     for expected, got in zip(*found, strict=True):
         assert _rel_diff(torch.stack(got), torch.stack(expected)) < 1e-5
+
+
+def test_requests_at_once_hold_each_chunk_once():
+    serving = FusedServing(tiny_model("llama", num_hidden_layers=1), attention=TRITON)
+    for chunk in CHUNKS:
+        serving.ask(segments(PREFIX, [prompt(5, 5), chunk], prompt(3, 9)))
+    orders = [CHUNKS, CHUNKS[::-1]]
+    reuse = KvReuse(ReusePolicy.FUSIONRAG, 0.3)
+    numbers = [
+        serving.start(segments(PREFIX, order, QUESTION), reuse, decodes=False) for order in orders
+    ]
+    serving.drain()
+    rows = [serving.engine._sequences[number].row for number in numbers]
+    pages = [{page for span in row.spans for page in span.pages.pages} for row in rows]
+    assert pages[0] == pages[1]
+    ledger = serving.engine._scheduler.ledger
+    assert [ledger.refcount(page) for page in pages[0]] == [2] * len(pages[0])
 
 
 def test_an_engine_compiles_every_kind_of_launch_before_it_is_ready(caplog, monkeypatch):

@@ -46,6 +46,13 @@ class HandRotation:
         turned[..., second] = exact[..., second] * angles.cos() + exact[..., first] * angles.sin()
         out.copy_(turned)
 
+    def rotator(self, distances):
+        def rotate(keys):
+            for number, tokens in enumerate(distances.tolist()):
+                self.rotate(keys[:, number], tokens, keys[:, number])
+
+        return rotate
+
 
 def pool(head_dim=16, kv_heads=2, dtype=torch.float32):
     """Return a pool whose slots are all free: they hold NaN."""
@@ -67,8 +74,11 @@ class Rows:
         pieces = np.split(np.arange(SLOTS), np.sort(self._random.choice(SLOTS, 60, replace=False)))
         self._free = np.concatenate([pieces[i] for i in self._random.permutation(len(pieces))])
 
-    def add(self, context, queries=None, places=None, segments=()):
-        """Add a row; of `segments` (start, stop, rotation) those with a rotation are shared."""
+    def add(self, context, queries=None, places=None, segments=(), gap=0):
+        """Add a row; of `segments` (start, stop, rotation) those with a rotation are shared.
+
+        With a `gap`, each position there whose number is a multiple of it is the row's own.
+        """
         queries = queries if places is None else len(places)
         own, self._free = self._free[:context], self._free[context:]
         for tensor in (*self.store.keys, *self.store.values):
@@ -77,11 +87,12 @@ class Rows:
         is_shared = np.zeros(context, np.bool_)
         shared = []
         for start, stop, rotation in segments:
-            if rotation:
-                is_shared[start:stop] = True
-                slots = own[start:stop]
-                part = SharedKeys(np.arange(start, stop), slots, rotation=rotation)
-                shared.append(part)
+            kept = np.arange(stop - start)
+            if gap:
+                kept = kept[(start + kept) % gap != 0]
+            if rotation and len(kept):
+                is_shared[start + kept] = True
+                shared.append(SharedKeys(start + kept, own[start:stop], kept, rotation))
         self.rows.append(
             BatchRow(
                 self._tokens,
@@ -134,7 +145,7 @@ def check(rows, heads, rotation=None):
 
 @st.composite
 def layouts(draw):
-    """Contexts, queries and segments of one to three rows."""
+    """Contexts, queries, segments and gaps of one to three rows."""
     rows = []
     for _ in range(draw(st.integers(1, 3))):
         context = draw(st.integers(1, 150))
@@ -150,7 +161,7 @@ def layouts(draw):
         bounds = sorted(draw(st.sets(st.integers(1, context), max_size=3)) | {0, context})
         rotations = st.sampled_from([0, 0, 5, -3, 40])
         segments = tuple((*ends, draw(rotations)) for ends in itertools.pairwise(bounds))
-        rows.append((context, places, segments))
+        rows.append((context, places, segments, draw(st.sampled_from([0, 1, 2, 7]))))
     return rows
 
 
@@ -169,8 +180,8 @@ def test_any_rows_equal_attention_written_out(
     layout, head_dim, kv_heads, group, dtype, rotary, seed
 ):
     rows = Rows(pool(head_dim, kv_heads, dtype), seed)
-    for context, places, segments in layout:
-        rows.add(context, places=places, segments=segments)
+    for context, places, segments, gap in layout:
+        rows.add(context, places=places, segments=segments, gap=gap)
     with CUT_SHORT:
         check(rows, kv_heads * group, rotary)
 
@@ -184,7 +195,7 @@ def test_a_decode_over_many_keys_is_cut_into_parts():
     (launch,) = plan.launches
     assert launch.tiling == SMALL[4]
     assert launch.parts == 3
-    assert sorted(launch.items[:, 7].tolist()) == [-1, 0, 1, 2]
+    assert sorted(launch.items[:, 4].tolist()) == [-1, 0, 1, 2]
 
 
 def test_a_short_question_is_cut_and_a_long_prompt_is_not():
@@ -231,33 +242,42 @@ def test_a_nan_stays_in_its_row():
 def test_a_plan_takes_every_key_that_a_query_sees_once_and_none_behind_a_tile(layout, group):
     store = pool()
     rows = Rows(store)
-    for context, places, segments in layout:
-        rows.add(context, places=places, segments=segments)
+    for context, places, segments, gap in layout:
+        rows.add(context, places=places, segments=segments, gap=gap)
     with CUT_SHORT:
         plan = plan_ragged(rows.rows, store, 2 * group, HandRotation(16))
     first_key = np.cumsum([0, *(row.context for row in rows.rows)])
-    segments = plan.segments.tolist()
-    seen = {}
+    key_places, key_slots = plan.key_places.tolist(), plan.slots.tolist()
+    seen, numbers = {}, {}
     for launch in plan.launches:
-        items = launch.items.tolist()
-        lengths = [stop - start for _, _, start, stop, *_ in items]
+        items, spans = launch.items.tolist(), launch.spans.tolist()
+        lengths = [sum(stop - start for start, _, stop, _ in spans[i[2] : i[3]]) for i in items]
         assert lengths == sorted(lengths, reverse=True)
-        for first, stop, keys_start, keys_stop, seen_by_all, low, high, _ in items:
-            tokens = range(first // group, (stop - 1) // group + 1)
-            places = [int(plan.places[token]) for token in tokens]
-            assert keys_start < keys_stop <= max(places) + 1
-            assert seen_by_all == min(places) + 1
-            covered = [key for start, stop in segments[low:high] for key in range(start, stop)]
-            keys = [key for key in covered if keys_start <= key < keys_stop]
-            assert keys == list(range(keys_start, keys_stop))
-            for line in range(first, stop):
-                seen.setdefault(line, []).extend(keys)
+        for first, last, low, high, _ in items:
+            places = [int(plan.places[line // group]) for line in range(first, last)]
+            for start, open_stop, stop, number in spans[low:high]:
+                own = key_places[start:stop]
+                assert own == sorted(own)
+                assert max(own) <= max(places)
+                assert open_stop == start + sum(place <= min(places) for place in own)
+                numbers |= dict.fromkeys(range(start, stop), number)
+                for line, place in zip(range(first, last), places, strict=True):
+                    keys = [key for key in range(start, stop) if key_places[key] <= place]
+                    seen.setdefault(line, []).extend(keys)
+    distances = {}
     for row, start in zip(rows.rows, first_key, strict=False):
+        slots, rotations = row.key_table()
         for line in range(row.query_start * group, row.query_stop * group):
-            keys = [key for key in sorted(seen[line]) if key <= plan.places[line // group]]
-            assert keys == list(range(start, int(plan.places[line // group]) + 1))
-            slots, _ = row.key_table()
-            assert plan.slots[keys].tolist() == slots[: len(keys)].tolist()
+            keys = seen[line]
+            assert sorted(key_places[key] for key in keys) == list(
+                range(int(plan.places[line // group]) + 1)
+            )
+            for key in keys:
+                assert start <= key < start + row.context
+                assert key_slots[key] == slots[key_places[key]]
+                distances.setdefault(numbers[key], set()).add(int(rotations[key_places[key]]))
+    assert all(len(one) == 1 for one in distances.values())
+    assert len({*map(tuple, distances.values())}) == len(distances)
 
 
 COMPILE = """
@@ -267,7 +287,8 @@ from triton.compiler import ASTSource, compile
 from heddle.engines.llm.attention import triton_kernel as kernel
 from heddle.engines.llm.attention.triton_rows import LARGE, SMALL
 
-POINTERS = {"items": "*i32", "slots": "*i32", "places": "*i32", "segments": "*i32",
+POINTERS = {"items": "*i32", "slots": "*i32", "places": "*i32", "spans": "*i32",
+            "key_places": "*i32",
             "partner": "*i32", "merges": "*i32", "part_out": "*fp32", "part_lse": "*fp32",
             "own_part": "*fp32", "partner_part": "*fp32"}
 
