@@ -10,8 +10,16 @@ from benchmarks.gpu.place import Note, Place
 from benchmarks.hot_clusters import device_rows
 from benchmarks.support.device_scan import copy_bandwidth
 from benchmarks.support.gpu_graph import gpu_rows, nearest_on, neighbours_on, synthetic
+from heddle.core.commands import Admit
+from heddle.core.payloads import SearchPayload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Identity, Task
+from heddle.engines.vector.graph.gpu.device_worker import DeviceWorker
 from heddle.engines.vector.graph.gpu.search import extend_by_kernel
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
+from heddle.engines.vector.graph.graph_searches import graph_engine
+from heddle.engines.vector.graph.live_graph import LiveGraph
+from heddle.engines.vector.perf_clock import PerfClock
 
 K: Final = 10
 HOT_SETS: Final = ((1_000_000, 384), (10_000_000, 96))
@@ -57,7 +65,23 @@ def _graph(place: Place, note: Note, count: int, dims: int) -> dict[str, float]:
         sizes = "".join(f"_{key[0]}{row[key]}" for key in ("topm", "parents") if key in row)
         name = f"{row['method'].replace(' ', '_')}{sizes}"
         found |= {f"{key}_{name}": float(row[key]) for key in ("qps", "recall")}
+    found["qps_served"] = _served(graph, place, queries)
+    note({"method": "served", "qps": found["qps_served"]})
     return found
+
+
+def _served(graph: GraphIndex, place: Place, queries: np.ndarray) -> float:
+    """Return the searches a second of a lane's engine over the device, which come all at once."""
+    worker = DeviceWorker(LiveGraph(graph), place.device, place.sized(256, 1))
+    engine = graph_engine("graph", 0, worker, PerfClock(), runnable=worker.slot_count)
+    for number, query in enumerate(queries):
+        payload = SearchPayload(query[None], K)
+        identity = Identity(number, "search")
+        engine.apply(Admit(Task(number, PrimitiveKind.SEARCHING, identity, payload), 0))
+    started_s, done = time.perf_counter(), 0
+    while engine.has_work:
+        done += len(engine.step(time.perf_counter(), 0.01).events)
+    return done / (time.perf_counter() - started_s)
 
 
 def _built(device: torch.device, vectors: np.ndarray) -> tuple[GraphIndex, float]:

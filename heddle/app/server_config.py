@@ -262,6 +262,13 @@ class ServerConfig:
         form="auto|off|N%",
         check=lambda text: hot_settings(text, has_gpu=True),
     )
+    graph_device: Device = setting(
+        "auto",
+        "where an index that is a graph is searched",
+        details="cpu = by the retrieval lane's cores; cuda = on a GPU; auto = on a GPU if there is "
+        "one with room for it, and Triton",
+        group=SEARCH,
+    )
     search_pool: PoolPolicy | None = setting(
         None,
         "order in which searches share the vector lane",

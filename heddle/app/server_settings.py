@@ -55,6 +55,7 @@ class ServerSettings(TypedDict, total=False):
     recall: float | None
     speculate: Speculate
     hot_clusters: str
+    graph_device: Device
     search_pool: PoolPolicy | PoolPolicyWord | None
     search_pool_slo_s: float | None
     search_pool_flush_s: float

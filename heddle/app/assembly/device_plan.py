@@ -27,6 +27,7 @@ class DeviceDemand:
         processes: that use it.
         vector_bytes: all vectors of the index, as hot clusters hold them, of all lanes that search.
         hot_share: the share of the vectors that the user wants there; None = the plan decides.
+        graph_bytes: graphs that are searched there, and another one while it is exchanged.
     """
 
     lanes: int
@@ -35,12 +36,13 @@ class DeviceDemand:
     processes: int = 1
     vector_bytes: int = 0
     hot_share: float | None = None
+    graph_bytes: int = 0
 
     @property
     def fixed_bytes(self) -> int:
         """What is there whatever is decided."""
         own = self.processes * CONTEXT_BYTES + self.lanes * self.llm_bytes + self.embedder_bytes
-        return own + int((self.hot_share or 0.0) * self.vector_bytes)
+        return own + self.graph_bytes + int((self.hot_share or 0.0) * self.vector_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,14 @@ class DevicePlan:
         """What is planned."""
         demand = self.demand
         own = demand.processes * CONTEXT_BYTES + demand.lanes * (demand.llm_bytes + self.kv_bytes)
-        return own + demand.embedder_bytes + self.hot_bytes
+        return own + demand.embedder_bytes + demand.graph_bytes + self.hot_bytes
 
     def line(self) -> str:
         """Return the plan as `heddle doctor` prints it."""
         demand = self.demand
         weights = demand.lanes * demand.llm_bytes + demand.embedder_bytes
         hot = f", hot clusters {mib(self.hot_bytes)}" if self.hot_share else ""
+        hot += f", the graph {mib(demand.graph_bytes)}" if demand.graph_bytes else ""
         return (
             f"{self.name}: {mib(self.total_bytes)} planned of {mib(self.limit_bytes)} allowed "
             f"({DEVICE_SHARE:.0%} of the {mib(self.memory.free_bytes)} that are free): "
@@ -123,10 +126,10 @@ def plan_device(
     if least > left:
         raise ConfigError(
             f"{name} would have to hold {mib(demand.fixed_bytes + least)} (weights "
-            f"{mib(lanes * demand.llm_bytes)}, KV {mib(least)}, the rest for embedding, hot "
-            f"clusters and CUDA) and {mib(limit)} may be planned of {mib(memory.free_bytes)} that "
+            f"{mib(lanes * demand.llm_bytes)}, KV {mib(least)}, the rest for embedding, the "
+            f"index and CUDA) and {mib(limit)} may be planned of {mib(memory.free_bytes)} that "
             "are free: take a smaller model or fewer LLM lanes, lower kv_cache_bytes or "
-            "hot_clusters, or set device to cpu"
+            "hot_clusters, set graph_device to cpu, or set device to cpu"
         )
     split, usual = None, int(AUTO_SHARE * demand.vector_bytes)
     if kv_bytes is not None:

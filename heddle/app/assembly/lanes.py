@@ -123,6 +123,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
         order=config.call_order,
         corpus=config.place,
         stale_max_s=config.stale_max_s,
+        graph_device=plan.graph.device,
     )
     return EngineSpec(
         _numbered(VECTOR, part),

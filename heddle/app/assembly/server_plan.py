@@ -19,6 +19,7 @@ from heddle.app.assembly.embedding_lanes import (
     plan_embedding_lanes,
     retrieval_embedder,
 )
+from heddle.app.assembly.graph_device import NO_GRAPH, GraphDevice, choose_graph_device
 from heddle.app.assembly.memory_splitter import MemorySplitter, memory_splitter
 from heddle.app.assembly.named_lanes import check_named_lanes
 from heddle.app.assembly.placement import Placement, plan_placement
@@ -47,7 +48,9 @@ from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.engines.vector.files.index_bytes import device_bytes, index_bytes, mode_of
+from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.graph.build import HOST as GRAPH_HOST
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
 from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
 from heddle.engines.vector.shards.port import LostShard
@@ -100,6 +103,7 @@ class ServerPlan:
         roles: the role of each LLM lane.
         search: how far searches go.
         hot: the share of the index that a device holds as well; None = no device takes part.
+        graph: where the index is searched, if it is a graph.
         pool: how searches share the vector lane; None = they run side by side.
         lost_shard: what becomes of a search while a shard's lane is lost.
         kv_encoding: how the chunks' KV is stored.
@@ -136,6 +140,7 @@ class ServerPlan:
     remote: RemoteModels = NO_REMOTE_MODELS
     cluster: ClusterPlan | None = None
     windve: WindveDepths | None = None
+    graph: GraphDevice = NO_GRAPH
 
     @property
     def llm_places(self) -> Mapping[str, LanePlace]:
@@ -194,6 +199,8 @@ class ServerPlan:
             yield from (reader.line() for reader in self.readers)
             if self.config.llm is not None:
                 yield self.reranking.line()
+            if self.graph.why:
+                yield f"the graph is searched {self.graph.why}"
             if self.hot is not None:
                 yield f"{self.hot.share:.0%} of the vectors also on {self.hot.device}"
 
@@ -287,15 +294,20 @@ def plan_server(
     )
     split = None if splitter is None else splitter.split
     hot, device = _hot_clusters(config, machine), None
-    if here is not None and decodes_on is not None and (memory := device_memory()) is not None:
+    graph_bytes = _graph_bytes(store)
+    is_needed = decodes_on is not None or (graph_bytes and config.graph_device != GRAPH_HOST)
+    memory = device_memory() if machine.gpus and is_needed else None
+    graph = choose_graph_device(config, machine, graph_bytes, memory)
+    if here is not None and decodes_on is not None and memory is not None:
         embeds_there = embedder is not None and _embeds_on(decodes_on, embeds_on, wanted)
         on_device = DeviceDemand(
             len(roles),
             here.loaded_bytes_max if config.dtype == "float32" else here.weight_bytes,
             embedder.loaded_bytes_max if embedder is not None and embeds_there else 0,
-            len(roles) + embeds_there + (0 if hot is None else demand.retrieval_lanes),
+            len(roles) + embeds_there + (demand.retrieval_lanes if hot or graph.is_gpu else 0),
             0 if hot is None else demand.replicas * _device_bytes(store),
             None if hot is None or config.hot_clusters == AUTO else hot.share,
+            2 * demand.replicas * graph.bytes_there,
         )
         device = plan_device(decodes_on, memory, on_device, config.kv_cache_bytes, split)
     placement = plan_placement(machine, demand, config.kv_cache_bytes, split, numa_nodes, device)
@@ -334,6 +346,7 @@ def plan_server(
         roles=roles,
         search=SearchSettings(config.recall, _speculates(config, generator is not None)),
         hot=_hot_on(hot, device),
+        graph=graph,
         pool=_pool(config, roles),
         lost_shard=config.lost_shard,
         kv_encoding=KvEncoding(config.kv_reuse_encoding),
@@ -433,6 +446,13 @@ def _device_bytes(store: CorpusStore | None) -> int:
     if store is None or not store.dims:
         return 0
     return device_bytes(mode_of(store.place.work), store.vector_count, store.dims)
+
+
+def _graph_bytes(store: CorpusStore | None) -> int:
+    """Return what the graph of the index takes on a device; 0 = it is none."""
+    if store is None or not store.dims or mode_of(store.place.work) is not SearchMode.GRAPH:
+        return 0
+    return index_bytes(SearchMode.GRAPH, store.vector_count, store.dims)
 
 
 def _embeds_on(device: str, devices: Sequence[Device], wanted: Sequence[WantedLane] | None) -> bool:

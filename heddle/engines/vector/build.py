@@ -67,6 +67,7 @@ class VectorSettings:
             graph can't.
         must_speculate: whether a graph notes that.
         order: whose lists are scanned first; in a graph the search with the least slack goes first.
+        graph_device: where a graph is searched, as torch names it; cpu = by the host's cores.
 
     Raises:
         ConfigError: a value is out of range.
@@ -89,6 +90,7 @@ class VectorSettings:
     order: CallOrder = SHORTEST_FIRST
     corpus: CorpusPlace | None = None
     stale_max_s: float = 0.0
+    graph_device: str = graph.HOST
 
     @property
     def place(self) -> CorpusPlace:
@@ -135,6 +137,7 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
             settings.part,
             topm=settings.topm or TOPM,
             slots=settings.slots,
+            device=settings.graph_device,
             memory_left=settings.memory_left,
             notes=_unused_by_graph(settings),
             stale_max_s=settings.stale_max_s,

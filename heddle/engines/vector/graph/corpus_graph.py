@@ -24,8 +24,8 @@ from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_header import read_header
 from heddle.engines.vector.graph.graph_index import GraphIndex, build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
+from heddle.engines.vector.graph.live_worker import LiveWorker
 from heddle.engines.vector.graph.progress import OnPhase
-from heddle.engines.vector.graph.worker import NumbaWorker
 
 log = logging.getLogger(__name__)
 NO_GRAPH = "the corpus has no graph yet"
@@ -97,7 +97,7 @@ class FollowedGraph(FollowedSource[LiveGraph]):
     def __init__(
         self,
         live: LiveGraph,
-        worker: NumbaWorker,
+        worker: LiveWorker,
         source: VectorSource,
         rebuild: Rebuild[LiveGraph],
         staleness: Staleness | None = None,

@@ -49,6 +49,7 @@ class GraphSearches:
         worker: touches the graph.
         corpus: what the graph follows; None = the graph is fixed.
         topm: candidates that a search keeps where it names no number.
+        runnable: tasks that have begun and go on, but for more urgent ones.
         extend_s: the first guess of what an extend takes [s].
     """
 
@@ -59,10 +60,11 @@ class GraphSearches:
         corpus: GraphCorpus | None,
         *,
         topm: int,
+        runnable: int,
         extend_s: float,
     ) -> None:
         self._tasks, self._worker, self._corpus = tasks, worker, corpus
-        self._topm = topm
+        self._topm, self._runnable = topm, runnable
         self._times = ExtendTimes(lambda: tasks.costs, extend_s)
         self._new: list[GraphSearch] = []  # those that came since the last step
         self._waiting = WaitingSearches()
@@ -185,7 +187,7 @@ class GraphSearches:
         """Give free slots to waiting rows, least slack first."""
         while self._slots.free and (first := self._waiting.first()) is not None:
             if not first.rows_joined:
-                if not self._slots.lets_in(first, RUNNABLE):
+                if not self._slots.lets_in(first, self._runnable):
                     break
                 if not self._begin(first):
                     continue
@@ -345,6 +347,7 @@ def graph_engine(
     corpus: GraphCorpus | None = None,
     *,
     topm: int = TOPM,
+    runnable: int = RUNNABLE,
     substage_budget_s: float = 7.5e-4,
     prior_s: Mapping[str, float] = PRIOR_S,
     check: SelfCheck | None = None,
@@ -353,7 +356,9 @@ def graph_engine(
     """Return an engine over a graph; see `SearchEngine` and `GraphSearches`."""
 
     def searches(tasks: SearchTasks[GraphSearch]) -> GraphSearches:
-        return GraphSearches(tasks, worker, corpus, topm=topm, extend_s=prior_s["extends"])
+        return GraphSearches(
+            tasks, worker, corpus, topm=topm, runnable=runnable, extend_s=prior_s["extends"]
+        )
 
     return SearchEngine(
         name,

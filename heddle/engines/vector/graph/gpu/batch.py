@@ -11,7 +11,8 @@ from heddle.engines.vector.graph.graph_index import GraphIndex
 class DeviceGraph(NamedTuple):
     """The vectors and edges; row n stands for no vector, has zeros and leads to itself.
 
-    Shapes: vectors [n + 1, d] float16; neighbours [n + 1, R] int32, n = none; entries [e] int64.
+    Shapes: vectors [n + 1, d] float16; neighbours [n + 1, R] int32, n = none, R a power of two, as
+    the kernel wants it; entries [e] int64.
     """
 
     vectors: Tensor
@@ -29,9 +30,10 @@ class DeviceGraph(NamedTuple):
         count, degree = graph.neighbours.shape
         vectors = torch.zeros((count + 1, graph.dims), dtype=torch.float16, device=device)
         vectors[:count] = torch.from_numpy(graph.vectors.copy()).to(device)
-        neighbours = torch.full((count + 1, degree), count, dtype=torch.int32, device=device)
+        width = 1 << (degree - 1).bit_length()
+        neighbours = torch.full((count + 1, width), count, dtype=torch.int32, device=device)
         edges = torch.from_numpy(graph.neighbours.copy()).to(device)
-        neighbours[:count] = torch.where(edges < 0, count, edges)
+        neighbours[:count, :degree] = torch.where(edges < 0, count, edges)
         return cls(vectors, neighbours, torch.from_numpy(graph.entries.copy()).to(device).long())
 
 

@@ -52,7 +52,8 @@ class DeviceSearch:
         slots: searches at once.
         topm: candidates that each keeps, a power of two.
         parents: nodes that an extend expands, a power of two.
-        extend: how; the kernel needs a power of two as the graph's degree, too.
+        extend: how.
+        on_device: the graph's copy there, which several of these may share; None = one is made.
 
     Raises:
         ConfigError: topm or parents isn't a power of two.
@@ -67,12 +68,13 @@ class DeviceSearch:
         topm: int,
         parents: int = 1,
         extend: Extend = reference.extend,
+        on_device: DeviceGraph | None = None,
     ) -> None:
         for name, value in (("topm", topm), ("parents", parents)):
             if value < 1 or value & value - 1:
                 raise ConfigError(f"graph {name}: need a power of two on a device, got {value}")
         self._labels = graph.labels
-        self._graph = DeviceGraph.of(graph, device)
+        self._graph = DeviceGraph.of(graph, device) if on_device is None else on_device
         self._batch = Batch.empty(self._graph, slots, topm, PLACES)
         self._parents, self._extend = parents, extend
         self._replayed = self._captured() if device.type == "cuda" else None
@@ -112,10 +114,15 @@ class DeviceSearch:
 
     def top(self, slots: Sequence[int], k: int) -> SortedHits:
         """Return the distances and labels of the k nearest so far, [m, k]; (inf, -1) = none."""
+        distances, nodes = self.nodes(slots, k)
+        return distances, np.append(self._labels, -1)[nodes]
+
+    def nodes(self, slots: Sequence[int], k: int) -> SortedHits:
+        """Return the distances and nodes of the k nearest so far, [m, k]; (inf, -1) = none."""
         at = torch.tensor(slots, device=self._graph.vectors.device)
-        nodes = self._batch.ids[at, :k].cpu().numpy()
-        labels = np.append(self._labels, -1)[nodes]
-        return self._batch.distances[at, :k].cpu().numpy(), labels
+        nodes = self._batch.ids[at, :k].cpu().numpy().astype(np.int64)
+        nodes[nodes == self._graph.nodes] = -1
+        return self._batch.distances[at, :k].cpu().numpy(), nodes
 
     @property
     def extends(self) -> NDArray[np.int32]:
