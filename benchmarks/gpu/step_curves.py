@@ -19,6 +19,7 @@ from heddle.costs.step_curve import StepPoint, prompt_chunk
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.worker import TransformerWorker
 from heddle.engines.llm.attention.choice import TRITON
+from heddle.engines.llm.model.recorded_decodes import CudaRecorder
 from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
 from heddle.engines.llm.prompt_chunk import measured_chunk
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
@@ -27,6 +28,7 @@ from heddle.kv.rows import SlotRun
 SEVEN_B = Shape("7B", 28, 3584, 28, 18944, kv_heads=4)
 TINY = Shape("tiny", 2, 32, 2, 64, kv_heads=1)
 REPETITIONS = 5
+RECORDED_ROWS = 16  # of steps that are recorded, and fewer: 64 and 256 rows are launched twice
 CONTEXT = 8192  # behind which a prompt's chunk is computed, too
 
 
@@ -51,17 +53,26 @@ def measure_llm(place: Place, note: Note) -> dict[str, float]:
         "knee_tokens": knee(speeds),
         "chunk_tokens": float(measured_chunk(worker, lengths[-1], WorkerClock())),
     }
+    found |= _decode_steps(place, note, worker, slots, "decode")
+    if not place.is_interpreted:  # the interpreter has nothing to record with
+        worker.record_decodes(CudaRecorder(place.device), RECORDED_ROWS, slots // RECORDED_ROWS)
+        found |= _decode_steps(place, note, worker, slots, "recorded_decode")
+    return found
+
+
+def _decode_steps(
+    place: Place, note: Note, worker: TransformersWorker, slots: int, name: str
+) -> dict[str, float]:
+    """Time steps of decodes."""
+    found = {}
     for context in place.sized((512, 4096, 16384), (32,)):
-        for rows in place.sized((1, 4, 16, 64, 256), (1, 3)):
+        for rows in place.sized((1, 4, RECORDED_ROWS, 64, 256), (1, 3)):
             if rows * context > slots:
                 continue
             batch = decodes(rows, context)
             seconds = _seconds(place, lambda b=batch: worker.run(b))
-            note(
-                {"step": "decode", "rows": rows, "context": context}
-                | _told(seconds, rows / seconds)
-            )
-            found[f"decode_ms_{rows}x{context}"] = 1e3 * seconds
+            note({"step": name, "rows": rows, "context": context} | _told(seconds, rows / seconds))
+            found[f"{name}_ms_{rows}x{context}"] = 1e3 * seconds
     return found
 
 

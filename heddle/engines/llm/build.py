@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from heddle.kv.chunk_store import ChunkStore
 
 log = logging.getLogger(__name__)
+RECORDED_ROWS_MAX: Final = 64  # of a step that decodes: each number of rows is recorded apart
 STEP_TOKENS: Final = 512  # of a step, where neither the user nor a measurement says
 
 
@@ -187,6 +188,8 @@ def assemble(
         why = next(iter(worker.slowdowns), unsuited)
         raise ConfigError(f"attention is 'compiled', which can't run: {why}; use auto")
     warm_up(worker, spec.limits.context_tokens_max, has_kernel=attention == TRITON)
+    if model.device.type == "cuda" and attention == TRITON:
+        spec = _with_recorded_decodes(spec, worker, model.device)
     if settings.max_num_batched_tokens is None and model.device.type != "cpu":
         spec = with_measured_chunk(spec, worker, WorkerClock())
     spec = _with_reuse_tried(spec, settings, worker)
@@ -197,6 +200,24 @@ def assemble(
     grammars, problem = _grammars(settings, model, spec)
     spec = replace(spec, constraint_problem=problem)
     return LlmEngine(name, epoch, worker, spec, decoder, WorkerClock(), fuser, grammars)
+
+
+def _with_recorded_decodes(
+    spec: LlmSpec, worker: "TransformersWorker", device: "torch.device"
+) -> LlmSpec:
+    """Record the steps that decode; where the device can't, return the spec with a note why."""
+    from heddle.engines.llm.model.recorded_decodes import CudaRecorder
+
+    limits = spec.limits
+    rows = min(limits.max_num_seqs, RECORDED_ROWS_MAX)
+    try:
+        worker.record_decodes(CudaRecorder(device), rows, limits.context_tokens_max)
+    except RuntimeError as error:  # a model whose layers wait for the device, or too little memory
+        note = f"decodes are launched kernel by kernel, as they can't be recorded: {error}"
+        log.warning("%s", note)
+        return replace(spec, notes=(*spec.notes, note))
+    log.info("steps of up to %d decodes are recorded", rows)
+    return spec
 
 
 def with_measured_chunk(spec: LlmSpec, worker: LlmWorker, clock: Clock) -> LlmSpec:

@@ -6,7 +6,8 @@ Scores count in base 2: a weight then takes one multiply-add and one `exp2`. Sum
 import triton
 import triton.language as tl
 
-ITEM_FIELDS = 5
+from heddle.engines.llm.attention.triton_rows import ITEM_FIELDS
+
 MERGED_LINES = 16  # lines of a tile that one program merges
 _ITEM_FIELDS = tl.constexpr(ITEM_FIELDS)
 _MERGED_LINES = tl.constexpr(MERGED_LINES)
@@ -211,4 +212,5 @@ def merge_parts(
         high = new_high
     token = (line // GROUP).to(tl.int64)
     out_lines = out + (token * kv_heads * GROUP + kv_head * GROUP + line % GROUP) * HEAD_DIM
-    tl.store(out_lines[:, None] + dims[None, :], acc / total[:, None], mask=is_number)
+    divisor = tl.where(total == 0.0, 1.0, total)  # a recorded step may have merges of no parts
+    tl.store(out_lines[:, None] + dims[None, :], acc / divisor[:, None], mask=is_number)

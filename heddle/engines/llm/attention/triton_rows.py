@@ -33,6 +33,7 @@ HEAD_DIM_MAX: Final = 128  # larger heads don't fit into the shared memory with 
 # H100. Nothing but the row itself decides, so what runs beside it can't change its numbers.
 PROGRAMS_PER_ROW: Final = 264
 PART_KEYS_MIN: Final = 256
+ITEM_FIELDS: Final = 5  # of what a program computes; see `Launch`
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +320,10 @@ def _launch(rows: Sequence[Tiles], tiling: Tiling, device: torch.device) -> Laun
         parts_before += int((own_items[:, 4] >= 0).sum())
     every = np.concatenate(items)
     # The longest first: what starts last should end soon.
-    every = every[np.argsort(-every[:, 5], kind="stable")]
+    every = every[np.argsort(-every[:, ITEM_FIELDS], kind="stable")]
     return Launch(
         tiling,
-        _int32(every[:, :5], device),
+        _int32(every[:, :ITEM_FIELDS], device),
         _int32(np.concatenate(spans), device),
         _int32(np.concatenate(merges), device),
         parts_before,

@@ -30,6 +30,12 @@ from heddle.engines.llm.attention.torch_decodes import decode_rows
 from heddle.engines.llm.attention.torch_prompts import QueryBlock, query_blocks
 from heddle.engines.llm.attention.triton_rows import RaggedPlan, plan_ragged
 from heddle.engines.llm.model.fused_layers import FusedAttention
+from heddle.engines.llm.model.recorded_decodes import (
+    Outputs,
+    RecordedDecodes,
+    Recorder,
+    sample_decodes,
+)
 from heddle.engines.llm.model.sampler import draw_tokens, probabilities_of
 from heddle.engines.llm.step_batch import (
     CHECK_LAYER,
@@ -92,6 +98,7 @@ class TransformersWorker:
         # Steps between products are compiled, too, where torch computes the attention.
         self._steps = FoundKernel(None) if self._has_kernel else self._find_compiled()
         self._compiled = self._steps if attention == COMPILED else FoundKernel(None)
+        self._recorded: RecordedDecodes | None = None
 
     @torch.inference_mode()
     def run(self, batch: StepBatch) -> StepResult:
@@ -99,8 +106,14 @@ class TransformersWorker:
         for load in batch.loads:
             self.load(load)
         context = self._attention_context(batch)
-        hidden, deviation = self._through_layers(batch, context)
-        logits = self.logits(hidden, batch.rows)
+        recorded = None
+        if self._recorded is not None and context.ragged is not None:
+            recorded = self._recorded.run(batch, context.ragged)
+        if recorded is not None:
+            (hidden, logits), deviation = recorded, torch.empty(0, device=self._device)
+        else:
+            hidden, deviation = self._through_layers(batch, context)
+            logits = self.logits(hidden, batch.rows)
         draws = [draw for row in batch.rows for draw in row.draws]
         # What holds a NaN or an infinity has a sum that is not finite: one pass for all tokens.
         sums = torch.cat([hidden.sum(dim=-1, dtype=torch.float32), deviation])
@@ -109,6 +122,42 @@ class TransformersWorker:
         probabilities = probabilities_of(tokens, logits, draws)
         measured = _measured(batch, context, deviation.cpu().numpy())
         return StepResult(tokens, broken_rows, measured, probabilities)
+
+    @torch.inference_mode()
+    def record_decodes(self, recorder: Recorder, rows_max: int, context_max: int) -> None:
+        """Record the steps that decode so many rows and fewer; `run` replays them from then on.
+
+        Args:
+            recorder: records.
+            rows_max: most rows of a recorded step.
+            context_max: most tokens of a row.
+
+        Mutates: writes KV into the first slots of the pool, before any sequence owns them.
+        """
+        heads = self._core.config.num_attention_heads
+        recorded = RecordedDecodes(
+            self._decoded,
+            self.store,
+            heads,
+            recorder,
+            rows_max=rows_max,
+            context_max=context_max,
+        )
+        for rows in range(rows_max, 0, -1):  # the largest first: the others use its memory
+            for is_rotated in (False, True):
+                batch = sample_decodes(rows, is_rotated=is_rotated)
+                recorded.record(batch, self._attention_context(batch))
+        self._recorded = recorded
+
+    def _decoded(self, tokens: Tensor, positions: Tensor, context: AttentionContext) -> Outputs:
+        """Return what follows each token. Shapes: tokens and positions [t]."""
+        hidden, _ = self._through(tokens, positions[None], context, 0)
+        return hidden, self._scored(hidden)
+
+    def _scored(self, states: Tensor) -> Tensor:
+        """Return the logits behind some states. Shapes: [n, hidden], [n, vocabulary] float32."""
+        logits: Tensor = self._head(self._core.norm(states)).float()
+        return logits
 
     @torch.inference_mode()
     def hidden_states(self, batch: StepBatch) -> Tensor:
@@ -206,13 +255,19 @@ class TransformersWorker:
         """
         tokens = torch.from_numpy(batch.token_ids).to(self._device)
         positions = torch.from_numpy(batch.positions).to(self._device)[None]
+        return self._through(tokens, positions, context, batch.checked_tokens)
+
+    def _through(
+        self, tokens: Tensor, positions: Tensor, context: AttentionContext, checked_tokens: int
+    ) -> tuple[Tensor, Tensor]:
+        """Compute a step whose inputs are on the device. Shapes: tokens [t], positions [1, t]."""
         hidden: Tensor = self._core.embed_tokens(tokens[None])
         cos_sin = self._rotation.embeddings(hidden, positions)
         check_layer = min(CHECK_LAYER, len(self._core.layers) - 1)
-        deep = batch.tokens - batch.checked_tokens
+        deep = len(tokens) - checked_tokens
         deviation = torch.empty(0, device=self._device)
         for number, layer in enumerate(self._core.layers):
-            if number == check_layer and batch.checked_tokens:
+            if number == check_layer and checked_tokens:
                 own = tuple(part[:, deep:] for part in cos_sin)
                 deviation = self._deviation(number, hidden[:, deep:], own, context.slots[deep:])
                 hidden, positions = hidden[:, :deep], positions[:, :deep]
@@ -274,9 +329,7 @@ class TransformersWorker:
             for row in rows
             for place in range(row.query_stop - len(row.draws), row.query_stop)
         ]
-        wanted = hidden[torch.tensor(last, dtype=torch.long, device=self._device)]
-        logits: Tensor = self._head(self._core.norm(wanted)).float()
-        return logits
+        return self._scored(hidden[torch.tensor(last, dtype=torch.long, device=self._device)])
 
     @property
     def can_share(self) -> bool:
