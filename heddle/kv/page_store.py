@@ -103,12 +103,10 @@ class PageStore:
         """
         return _join(self.keys[layer], runs), _join(self.values[layer], runs)
 
-    def export(self, slots: NDArray[np.int64]) -> KvBlock:
-        """Copy the KV of these slots out, to the host."""
+    def gather(self, slots: NDArray[np.int64]) -> KvBlock:
+        """Copy the KV of these slots out of the pool, on its device."""
         index = torch.from_numpy(slots).to(self.device)
-        return KvBlock(
-            self._keys.index_select(2, index).cpu(), self._values.index_select(2, index).cpu()
-        )
+        return KvBlock(self._keys.index_select(2, index), self._values.index_select(2, index))
 
     def load(self, slots: NDArray[np.int64], block: KvBlock) -> None:
         """Copy a block's KV into these slots, converting it where it's stored in another type."""

@@ -64,6 +64,12 @@ PARTS: Final = (
         "chunks in shared pages beside copies",
         40,
     ),
+    Part(
+        "kv-transfers",
+        "benchmarks.gpu.transfers:measure",
+        "KV of chunks to the GPU and back",
+        10,
+    ),
     Part("device-memory", "benchmarks.gpu.memory:check", "memory as planned and as taken", 40),
     Part(
         "sparse-attention", "benchmarks.gpu.attention:sparse", "attention of scattered queries", 120

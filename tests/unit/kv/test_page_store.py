@@ -38,11 +38,11 @@ def test_a_block_travels_to_another_pool():
     slots = torch.tensor([3, 9, 11])
     for layer in range(2):
         one.write(layer, slots, torch.randn(3, 3, 4), torch.randn(3, 3, 4))
-    block = one.export(slots.numpy())
+    block = one.gather(slots.numpy())
     assert block.tokens == 3
     other.load(np.array([30, 1, 2]), block)
-    assert torch.equal(other.export(np.array([30, 1, 2])).keys, block.keys)
-    assert torch.equal(other.export(np.array([30, 1, 2])).values, block.values)
+    assert torch.equal(other.gather(np.array([30, 1, 2])).keys, block.keys)
+    assert torch.equal(other.gather(np.array([30, 1, 2])).values, block.values)
 
 
 def test_a_token_of_bfloat16_takes_half_the_bytes():
@@ -56,7 +56,7 @@ def test_a_packed_block_travels_without_torch(dtype):
     slots = torch.tensor([3, 9, 11])
     for layer in range(2):
         pool.write(layer, slots, *torch.randn(2, 3, 3, 4).to(dtype))
-    block = pool.export(slots.numpy())
+    block = pool.gather(slots.numpy())
     packed = pickle.loads(pickle.dumps(block.packed(), protocol=5))
     assert all(isinstance(part, np.ndarray) for part in packed)
     assert sum(part.nbytes for part in packed) == 3 * pool.shape.token_bytes

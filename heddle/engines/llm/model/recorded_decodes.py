@@ -2,8 +2,8 @@
 
 A decode of a small model is hundreds of short kernels, and a GPU waits for the host that launches
 them. A recording (a CUDA graph) launches all of them at once. What it reads has to lie where it lay
-when it was recorded, and its kernels keep their sizes: so each step's inputs are copied into tensors
-that stay, and programs that a step doesn't need have nothing to do.
+when it was recorded, and its kernels keep their sizes. So each step's inputs are copied into
+tensors that stay, and programs that a step doesn't need have nothing to do.
 """
 
 import math

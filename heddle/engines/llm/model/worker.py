@@ -37,6 +37,7 @@ from heddle.engines.llm.model.recorded_decodes import (
     sample_decodes,
 )
 from heddle.engines.llm.model.sampler import draw_tokens, probabilities_of
+from heddle.engines.llm.model.transfers import Transfers
 from heddle.engines.llm.step_batch import (
     CHECK_LAYER,
     BatchRow,
@@ -99,6 +100,7 @@ class TransformersWorker:
         self._steps = FoundKernel(None) if self._has_kernel else self._find_compiled()
         self._compiled = self._steps if attention == COMPILED else FoundKernel(None)
         self._recorded: RecordedDecodes | None = None
+        self._transfers = Transfers(self._device)
 
     @torch.inference_mode()
     def run(self, batch: StepBatch) -> StepResult:
@@ -364,12 +366,10 @@ class TransformersWorker:
 
         Shapes: slots and rotations [n].
         """
-        block = self.store.export(slots)
+        block = self.store.gather(slots)
         if rotations is not None and rotations.any():
-            keys = block.keys.to(self._device)
-            self._rotation.rotator(torch.from_numpy(rotations).to(self._device))(keys)
-            block = KvBlock(keys.cpu(), block.values)
-        return block
+            self._rotation.rotator(torch.from_numpy(rotations).to(self._device))(block.keys)
+        return self._transfers.to_host(block)
 
     @torch.inference_mode()
     def pack_kv(
@@ -381,7 +381,7 @@ class TransformersWorker:
     @torch.inference_mode()
     def export_chunk(self, slots: NDArray[np.int64], record: ChunkRecord) -> ChunkEntry:
         """Copy a chunk's KV out. Shapes: slots [record.tokens]."""
-        return ChunkEntry(record, self.store.export(slots))
+        return ChunkEntry(record, self._transfers.to_host(self.store.gather(slots)))
 
     @torch.inference_mode()
     def scores(
@@ -395,26 +395,27 @@ class TransformersWorker:
         chunks = []
         for block, tokens in blocks:
             assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
-            chunks.append(KeysToScore(block.keys[-1].to(self._device), tokens))
+            keys = block.keys[-1].to(self._device, non_blocking=True)
+            chunks.append(KeysToScore(keys, tokens))
         return scores_of(torch.from_numpy(queries).to(self._device), chunks, self._rotation)
 
     @torch.inference_mode()
     def load_kv(self, slots: NDArray[np.int64], block: tuple[NDArray[np.generic], ...]) -> None:
         """Write a block of `pack_kv` into these slots. Shapes: slots [n]."""
-        self.store.load(slots, KvBlock.unpacked(block))
+        self.store.load(slots, self._transfers.to_device(KvBlock.unpacked(block)))
 
     @torch.inference_mode()
     def load(self, load: SlotLoad) -> None:
         """Copy stored KV into the pool, its keys rotated to their place."""
         block = load.block
         assert isinstance(block, KvBlock), f"a {type(block).__name__} is not a KvBlock"
-        start = load.offset
+        stored = self._transfers.to_device(block, load.offset, load.offset + len(load.slots))
+        start = 0
         for run in runs_of(load.slots):
             tokens = slice(start, start + run.length)
             part = self.store.part(run)
-            keys = block.keys[:, :, tokens].to(self._device)
-            self._rotation.rotate(keys, load.rotation, part.keys)
-            part.values.copy_(block.values[:, :, tokens])
+            self._rotation.rotate(stored.keys[:, :, tokens], load.rotation, part.keys)
+            part.values.copy_(stored.values[:, :, tokens])
             start += run.length
 
 
