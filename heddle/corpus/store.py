@@ -49,7 +49,8 @@ class CorpusStore:
     * `runs`: the files that documents came from, and how they were cut;
     * `chunk_kv`: what the KV of chunks depends on;
     * `health`: which chunks are damaged;
-    * `uploads`, `vector_stores`, `attached_files`, `file_queue`: files that clients have sent.
+    * `uploads`, `vector_stores`, `attached_files`, `file_queue`: files that clients have sent;
+    * `vector_index`: searches by vectors inside the database; None = it can't have any.
 
     Every method that writes is one short transaction, on the disk when it returns.
 
@@ -73,6 +74,7 @@ class CorpusStore:
         self.vector_stores = VectorStores(database)
         self.attached_files = AttachedFiles(database)
         self.file_queue = FileQueue(database)
+        self.vector_index = database.vector_index
 
     @classmethod
     def open(cls, where: Where, *, create: bool = False) -> "CorpusStore":

@@ -25,6 +25,7 @@ _TYPES: Final = {
     "start": "int4",
     "stop": "int4",
     "tokens": "int4",
+    "vec": "bytea",  # in pgvector's own format, as which its bytes are read
     "vector": "bytea",
     "version": "int8",
 }
@@ -43,9 +44,7 @@ class PostgresConnection:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         """Run one statement."""
-        cursor = self._connection.cursor(binary=True)
-        # Without values psycopg reads no placeholders, and a percent sign is one character.
-        return cast("Rows", cursor.execute(_translated(statement), tuple(values)))
+        return run_statement(self._connection, statement, values)
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> None:
         """Run one statement for each row of values."""
@@ -53,17 +52,29 @@ class PostgresConnection:
             cursor.executemany(_translated(statement), [tuple(row) for row in values])
 
     def insert_rows(self, table: str, columns: str, rows: Iterable[Sequence[Any]]) -> None:
-        """Copy many rows in, in the binary format; few are inserted one by one.
-
-        PostgreSQL copies into no table with row-level security, so rows are copied into a
-        temporary one, which the log doesn't hold, and go from there in one statement.
-        """
+        """Copy many rows in; few are inserted one by one."""
         found = list(rows)
         if len(found) < COPIED_MIN:
             marks = ", ".join("?" * len(columns.split(",")))
             self.executemany(f"INSERT INTO {table} ({columns}) VALUES ({marks})", found)
             return
-        incoming = f"incoming_{table}"
+        self.copy_rows(table, columns, found)
+
+    def copy_rows(
+        self, table: str, columns: str, rows: Iterable[Sequence[Any]], kind: str = ""
+    ) -> None:
+        """Copy rows in, in the binary format.
+
+        PostgreSQL copies into no table with row-level security, so rows are copied into a
+        temporary one, which the log doesn't hold, and go from there in one statement.
+
+        Args:
+            table: where to.
+            columns: their names with commas between.
+            rows: values of these.
+            kind: tells tables of one name from each other whose columns have other types.
+        """
+        incoming = f"incoming_{table}{kind}"
         self.execute(
             f"CREATE TEMP TABLE IF NOT EXISTS {incoming} ON COMMIT DELETE ROWS"
             f" AS SELECT {columns} FROM {table} WITH NO DATA"
@@ -71,7 +82,7 @@ class PostgresConnection:
         statement = f"COPY {incoming} ({columns}) FROM STDIN (FORMAT BINARY)"
         with self._connection.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types([_TYPES.get(name.strip(), "text") for name in columns.split(",")])
-            for row in found:
+            for row in rows:
                 copy.write_row(row)
         self.execute(f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {incoming}")
         self.execute(f"DELETE FROM {incoming}")  # another batch of this transaction may follow
@@ -101,6 +112,13 @@ class PostgresConnection:
 
     def rebuild_words(self) -> None:
         """Do nothing: a chunk's words go with its id, not with its text."""
+
+
+def run_statement(connection: Pg, statement: str, values: Sequence[Any] = ()) -> Rows:
+    """Run one statement with `?` for each value, and have its rows in the binary format."""
+    # Without values psycopg reads no placeholders, and a percent sign is one character.
+    cursor = connection.cursor(binary=True)
+    return cast("Rows", cursor.execute(_translated(statement), tuple(values)))
 
 
 @lru_cache(1000)

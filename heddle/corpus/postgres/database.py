@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Final
 
 from heddle.core.own_files import OWNER_ONLY
 from heddle.core.search_scope import SearchScope
@@ -13,12 +12,12 @@ from heddle.corpus.postgres.connection import PostgresConnection
 from heddle.corpus.postgres.errors import postgres_errors
 from heddle.corpus.postgres.listener import Listener
 from heddle.corpus.postgres.pool import SCHEMA, ConnectionPool, Pg
+from heddle.corpus.postgres.vector_index import PgVectorIndex
+from heddle.corpus.postgres.vector_rows import copy_all_due, has_index
 from heddle.corpus.postgres.word_terms import WordTerms
 from heddle.corpus.rows import scope_query
 from heddle.corpus.rows.searched_words import searched_words
 from heddle.corpus.sqlite.storage_errors import storage_errors
-
-_TENANT: Final = f"SELECT set_config('{schema.TENANT_SETTING}', %s, true)"
 
 
 def open_database(place: CorpusPlace, *, create: bool) -> "PostgresDatabase":
@@ -80,6 +79,7 @@ class PostgresDatabase:
         self.name = place.name
         self._pool = ConnectionPool(place.url, place.name, schema.LOG_ROLE)
         self._listeners: list[Listener] = []
+        self.vector_index = PgVectorIndex(place, self._pool, self.write)
 
     @cached_property
     def _terms(self) -> WordTerms:
@@ -109,7 +109,7 @@ class PostgresDatabase:
                 yield self._own(connection)
                 return
             with connection.transaction():
-                _become(connection, tenant)
+                schema.become(connection, tenant)
                 yield self._own(connection)
 
     @contextmanager
@@ -118,7 +118,7 @@ class PostgresDatabase:
         with self._pool.connection() as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             if tenant is not None:
-                _become(connection, tenant)
+                schema.become(connection, tenant)
             yield self._own(connection)
 
     @contextmanager
@@ -126,7 +126,10 @@ class PostgresDatabase:
         """Run what is inside as one transaction, while no other one writes."""
         with self._pool.connection() as connection, connection.transaction():
             schema.lock_writes(connection)
-            yield self._own(connection)
+            own = self._own(connection)
+            yield own
+            if has_index(own):
+                copy_all_due(own)  # what has become live is found from this commit on
 
     def best_by_words(
         self, text: str, limit: int, scope: SearchScope, is_cancelled: Callable[[], bool]
@@ -176,12 +179,6 @@ class PostgresDatabase:
 
     def _own(self, connection: Pg) -> PostgresConnection:
         return PostgresConnection(connection, self._terms)
-
-
-def _become(connection: Pg, tenant: str) -> None:
-    """Make the rest of a transaction that of a role that sees this tenant's rows alone."""
-    connection.execute(f"SET LOCAL ROLE {schema.TENANT_ROLE}")
-    connection.execute(_TENANT, (tenant,))
 
 
 class SessionClaim:

@@ -6,7 +6,7 @@ the role `heddle_log`, which sees every row, and reads for a tenant as `heddle_t
 row-level security shows the rows of that tenant and of no tenant only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import psycopg
@@ -191,22 +191,33 @@ _FUNCTIONS: Final = (
     """CREATE TRIGGER revision_changed AFTER UPDATE ON meta FOR EACH ROW
         WHEN (NEW.key = 'revision') EXECUTE FUNCTION notify_revision()""",
 )
-_MINE: Final = f"tenant IN ('', current_setting('{TENANT_SETTING}', true))"
+MINE: Final = f"tenant IN ('', current_setting('{TENANT_SETTING}', true))"
 # Which rows a tenant sees of each table; a table that is not named shows it nothing.
 _VISIBLE: Final = {
-    "documents": _MINE,
+    "documents": MINE,
     "chunks": "EXISTS (SELECT 1 FROM documents WHERE documents.version = chunks.version)",
     "attributes": "EXISTS (SELECT 1 FROM documents WHERE documents.version = attributes.version)",
     "vectors": "EXISTS (SELECT 1 FROM chunks WHERE chunks.chunk_id = vectors.chunk_id)",
     "word_hits": "EXISTS (SELECT 1 FROM chunks WHERE chunks.chunk_id = word_hits.chunk_id)",
-    "uploads": _MINE,
+    "uploads": MINE,
     "upload_contents": "EXISTS (SELECT 1 FROM uploads WHERE uploads.number ="
     " upload_contents.number)",
-    "vector_stores": _MINE,
+    "vector_stores": MINE,
     "store_files": "EXISTS (SELECT 1 FROM vector_stores WHERE vector_stores.id = store_id)",
     "file_batches": "EXISTS (SELECT 1 FROM vector_stores WHERE vector_stores.id = store_id)",
     "batch_files": "EXISTS (SELECT 1 FROM file_batches WHERE file_batches.id = batch_id)",
 }
+
+
+def row_security(table: str, condition: str) -> tuple[str, str, str]:
+    """Return what shows a tenant the rows of a table that a condition holds for, and no others."""
+    return (
+        f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY",
+        f"CREATE POLICY log_rows ON {table} TO {LOG_ROLE} USING (true)",
+        f"CREATE POLICY tenant_rows ON {table} FOR SELECT TO {TENANT_ROLE} USING ({condition})",
+    )
+
+
 _ROLES: Final = (
     *(_ROLE.format(role=role) for role in (LOG_ROLE, TENANT_ROLE)),
     f"GRANT USAGE ON SCHEMA {SCHEMA} TO {LOG_ROLE}, {TENANT_ROLE}",
@@ -214,11 +225,10 @@ _ROLES: Final = (
     f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO {LOG_ROLE}",
     f"GRANT SELECT ON word_totals TO {TENANT_ROLE}",
     *(f"GRANT SELECT ON {table} TO {TENANT_ROLE}" for table in _VISIBLE),
-    *(f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY" for table in _VISIBLE),
-    *(f"CREATE POLICY log_rows ON {table} TO {LOG_ROLE} USING (true)" for table in _VISIBLE),
     *(
-        f"CREATE POLICY tenant_rows ON {table} FOR SELECT TO {TENANT_ROLE} USING ({condition})"
+        statement
         for table, condition in _VISIBLE.items()
+        for statement in row_security(table, condition)
     ),
 )
 # Each brings the tables up to its number.
@@ -231,6 +241,19 @@ VERSION: Final = 1
 def lock_writes(connection: Pg) -> None:
     """Wait until no other transaction of any process writes to the corpus."""
     _run(connection, f"SELECT pg_advisory_xact_lock({_LOCK_KEY})")
+
+
+def become(connection: Pg, tenant: str, settings: Mapping[str, str] = {}) -> None:
+    """Make the rest of a transaction that of a role which sees this tenant's rows alone.
+
+    Args:
+        connection: inside the transaction.
+        tenant: whose rows it sees, beside those of no tenant.
+        settings: more of the server's settings, for this transaction.
+    """
+    values = {"role": TENANT_ROLE, TENANT_SETTING: tenant, **settings}
+    calls = ", ".join(["set_config(%s, %s, true)"] * len(values))
+    _run(connection, f"SELECT {calls}", tuple(part for pair in values.items() for part in pair))
 
 
 def version_of(connection: Pg) -> int:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol
 
 from heddle.core.search_scope import SearchScope
+from heddle.corpus.vector_index import VectorIndex
 
 IDS: Final = "(SELECT value FROM json_each(?))"
 """Ids as one value, `id_list` of them: `WHERE chunk_id IN {IDS}`."""
@@ -80,6 +81,11 @@ class Database(Protocol):
     @property
     def bytes_on_disk(self) -> int:
         """Its size on the disk."""
+        ...
+
+    @property
+    def vector_index(self) -> VectorIndex | None:
+        """Its own index of the vectors; None = this kind of database can't have one."""
         ...
 
     def read(self, tenant: str | None = None) -> AbstractContextManager[Connection]:

@@ -71,6 +71,8 @@ class Database:
     writer, in this process or another, waits at the start and never fails half-way.
     """
 
+    vector_index = None
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._local = threading.local()
