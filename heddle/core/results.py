@@ -108,7 +108,8 @@ class Hits:
     held it back [s], and `parks` how often it gave its slot to a more urgent one. `notes` says
     what else went another way than asked. `by_words` is there where it was asked for.
     `hits_cached` counts those that an earlier search of the request had found; `recall` is what
-    the index's searches find by now, None = not known yet.
+    the index's searches find by now, None = not known yet. `searched_by` names an index that is not
+    Heddle's own, and how far a search went; empty = it is Heddle's.
     """
 
     labels: NDArray[np.int64]
@@ -124,6 +125,7 @@ class Hits:
     by_words: RankedHits | None = None
     hits_cached: int = 0
     recall: RecallEstimate | None = None
+    searched_by: str = ""
 
     @property
     def rows(self) -> int:

@@ -49,6 +49,8 @@ class VectorSettings:
             folder.
         corpus: where the corpus is; None = in `directory`.
         stale_max_s: how long searches go on while the corpus's database is away [s].
+        in_database: whether the corpus's database searches; then there is no index here, `nprobe`
+            and `topm` say how far it goes, and nothing else of this counts but the budget.
         nprobe: clusters a query scans by default; None = as the kind of the index wants.
         slots: queries in flight at most; more wait in the lane.
         threads: FAISS threads.
@@ -91,6 +93,7 @@ class VectorSettings:
     corpus: CorpusPlace | None = None
     stale_max_s: float = 0.0
     graph_device: str = graph.HOST
+    in_database: bool = False
 
     @property
     def place(self) -> CorpusPlace:
@@ -126,6 +129,8 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
         ConfigError: the index can't be searched in steps.
         HeddleError: the corpus can't be opened.
     """
+    if settings.in_database:
+        return _database_engine(name, epoch, settings)
     engine: SteppedEngine
     if settings.part.of > 1 and settings.part.number == 0:  # one of the lanes tidies up
         remove_other_divisions(settings.directory, settings.part.of)
@@ -145,6 +150,15 @@ def build_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngi
     else:
         engine = _ivf_engine(name, epoch, settings)
     return engine if settings.pool is None else pooled(engine, settings.pool)
+
+
+def _database_engine(name: str, epoch: int, settings: VectorSettings) -> SteppedEngine:
+    # Late, because settings are made in processes that never load a database.
+    from heddle.corpus.vector_index import SearchEffort
+    from heddle.engines.vector.database.build import build_engine as build_database_engine
+
+    effort = SearchEffort(candidates=settings.topm, lists=settings.nprobe)
+    return build_database_engine(name, epoch, settings.place, effort, settings.substage_budget_s)
 
 
 def _unused_by_graph(settings: VectorSettings) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ class SearchEngine(Generic[S]):
 
     @property
     def _has_tasks(self) -> bool:
-        return self._tasks.has_any or bool(self._ingests)
+        return self.method.has_work or self._tasks.has_words or bool(self._ingests)
 
     def _gauges(self) -> dict[str, float]:
         if self._corpus is None:

@@ -43,6 +43,11 @@ class SearchMethod(Protocol[S]):
         ...
 
     @property
+    def has_work(self) -> bool:
+        """Whether `advance` would do something; searches that others carry out need no step."""
+        ...
+
+    @property
     def may_follow(self) -> bool:
         """Whether the index may change now, and a search may need it to."""
         ...

@@ -91,9 +91,9 @@ class SearchTasks(Generic[S]):
         return self._report.costs
 
     @property
-    def has_any(self) -> bool:
-        """Whether a search goes on, or has ended but was not told so yet."""
-        return bool(self.running) or (self._corpus is not None and self._corpus.words.has_results)
+    def has_words(self) -> bool:
+        """Whether a search by words has ended and was not taken in yet."""
+        return self._corpus is not None and self._corpus.words.has_results
 
     @property
     def notes(self) -> tuple[str, ...]:

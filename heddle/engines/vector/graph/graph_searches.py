@@ -97,6 +97,11 @@ class GraphSearches:
         return self._rows_left - self._slots.count
 
     @property
+    def has_work(self) -> bool:
+        """Whether there are searches: each step advances some."""
+        return bool(self._tasks.running)
+
+    @property
     def may_follow(self) -> bool:
         """Whether no row is compared piece by piece: the vectors under it must stay."""
         return not self._slots.compared

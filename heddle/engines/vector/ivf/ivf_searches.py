@@ -122,6 +122,11 @@ class IvfSearches:
         return sum(search.rows_waiting for search in self._waiting.values())
 
     @property
+    def has_work(self) -> bool:
+        """Whether there are searches: each step advances some."""
+        return bool(self._tasks.running)
+
+    @property
     def may_follow(self) -> bool:
         """Whether a search waits, for which the index is to follow the corpus."""
         return bool(self._waiting)

@@ -57,6 +57,10 @@ class CountingMethod:
     def prioritise(self, search):
         self.waiting.sort(key=lambda search: search.priority)
 
+    @property
+    def has_work(self):
+        return bool(self.tasks.running)
+
     def drop(self, search):
         self.dropped.append(search.task_id)
         for searches in (self.waiting, self.begun):

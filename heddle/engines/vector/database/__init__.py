@@ -1,0 +1,1 @@
+"""Searches that the corpus's own database carries out."""
