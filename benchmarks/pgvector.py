@@ -14,7 +14,6 @@ Efforts are swept on each side; recall is the share of the ten exact neighbours 
 
 import math
 import os
-import struct
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any, Final
@@ -125,29 +124,14 @@ def _heddle(quick: bool) -> Iterator[tuple[str, int, Search]]:
         engine.close()  # type: ignore[attr-defined]
 
 
-class _Vector:
-    """A vector as pgvector's binary format has it."""
-
-    def __init__(self, values: NDArray[np.float32]) -> None:
-        self.data = struct.pack(">hh", len(values), 0) + values.astype(">f4").tobytes()
-
-
 def _pgvector(data: SearchSet) -> Iterator[tuple[str, int, Search]]:
     import psycopg
-    from psycopg.adapt import Dumper
 
-    class VectorDumper(Dumper):
-        format = psycopg.pq.Format.BINARY
-
-        def dump(self, obj: _Vector) -> bytes:
-            return obj.data
+    from heddle.corpus.postgres.vector_format import VectorValue
 
     dims, lists = data.vectors.shape[1], round(math.sqrt(len(data.vectors)))
     with databases() as server, psycopg.connect(server.new(), autocommit=True) as connection:
         connection.execute("CREATE EXTENSION vector")
-        kind = connection.execute("SELECT 'vector'::regtype::oid").fetchone()
-        VectorDumper.oid = int(kind[0])
-        connection.adapters.register_dumper(_Vector, VectorDumper)
         connection.execute(f"CREATE TABLE passages (id BIGINT, vec vector({dims}))")
         with connection.cursor() as cursor, cursor.copy("COPY passages FROM STDIN") as copy:
             for number, vector in enumerate(data.vectors, 1):
@@ -161,8 +145,8 @@ def _pgvector(data: SearchSet) -> Iterator[tuple[str, int, Search]]:
 
                 def search(query: NDArray[np.float32]) -> NDArray[np.int64]:
                     found = connection.execute(
-                        f"SELECT id FROM passages ORDER BY vec <#> %s LIMIT {K}",
-                        (_Vector(query),),
+                        f"SELECT id FROM passages ORDER BY vec <#> CAST(%s AS vector) LIMIT {K}",
+                        (VectorValue(query),),
                         binary=True,
                         prepare=True,
                     )

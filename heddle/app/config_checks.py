@@ -7,6 +7,7 @@ from heddle.app.replicas import replicas_of, roles_of
 from heddle.core.dtypes import INT8
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
+from heddle.corpus.place import CorpusPlace
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_roles
 from heddle.engines.vector.pool.policies import PoolPolicy
 
@@ -25,6 +26,12 @@ class Checked(Protocol):
     def weights(self) -> str: ...
     @property
     def device(self) -> str: ...
+    @property
+    def search_in(self) -> str: ...
+    @property
+    def recall(self) -> float | None: ...
+    @property
+    def hot_clusters(self) -> str: ...
     @property
     def shards(self) -> int: ...
     @property
@@ -88,6 +95,7 @@ def check_together(config: Checked) -> None:
     if config.generator is None and config.index is None:
         raise ConfigError("a server needs a generator, an index, or both; both are None")
     _check_search(config)
+    _check_search_in(config)
     _check_embedding(config)
     _check_optimizations(config)
     _check_replicas(config)
@@ -118,8 +126,8 @@ def _check_nodes(config: Checked) -> None:
         )
     if config.optimizations_max is Optimizations.APPROX and config.kv_reuse_memory_bytes:
         raise ConfigError(
-            f"{field}: an LLM lane on another node can't follow a corpus directory (SQLite), so it "
-            "can't reuse chunks' KV: set kv_reuse_memory_bytes to 0, or optimizations to exact"
+            f"{field}: an LLM lane on another node doesn't follow the corpus, so it can't reuse "
+            "chunks' KV: set kv_reuse_memory_bytes to 0, or optimizations to exact"
         )
 
 
@@ -171,6 +179,29 @@ def _check_search(config: Checked) -> None:
                 f"{name} is for searches in a pool, and there is none: set search_pool "
                 f"to one of {', '.join(policy.value for policy in PoolPolicy)}, or leave it out"
             )
+
+
+def _check_search_in(config: Checked) -> None:
+    """Refuse what only Heddle's own index can do where the corpus's database searches."""
+    if config.search_in != "postgres":
+        return
+    place = config.index
+    if not isinstance(place, CorpusPlace) or not place.is_remote:
+        raise ConfigError(
+            f"search_in is postgres, and the corpus is {place or 'missing'}: name one in "
+            "PostgreSQL (postgresql://USER@HOST/DATABASE), or set search_in to lanes"
+        )
+    asked = {
+        "shards": config.shards > 1,
+        "search_pool": config.search_pool is not None,
+        "recall": config.recall is not None,
+        "hot_clusters": config.hot_clusters not in ("auto", "off"),
+        "speculate": config.speculate == "always",
+    }
+    for name in (name for name, is_asked in asked.items() if is_asked):
+        raise ConfigError(
+            f"{name} is for searches in lanes, and search_in is postgres: leave one of them out"
+        )
 
 
 def _check_embedding(config: Checked) -> None:

@@ -13,13 +13,14 @@ from heddle.app.models.remote_models import open_remote_embedder
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
-from heddle.core.errors import InputError
+from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Priority
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
 from heddle.corpus.pending import pending_batches
 from heddle.corpus.place import CorpusPlace, Where
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.corpus.vector_index import OnRows, VectorIndexKind
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.build import refresh_index
 from heddle.engines.vector.files.index_kind import SearchMode
@@ -63,9 +64,11 @@ def index_paths(
     chunk_tokens: int | None = None,
     overlap: int | None = None,
     follows_links: bool | None = None,
+    pgvector: VectorIndexKind | None = None,
     on_documents: Callable[[IngestProgress], None],
     on_vectors: Callable[[EmbedProgress], None],
     on_graph: OnPhase = lambda phase, done, count: None,
+    on_copies: OnRows = lambda done, count: None,
 ) -> IndexReport:
     """Bring the corpus at `into` up to date with files. Stopped and run again, it resumes.
 
@@ -76,20 +79,24 @@ def index_paths(
     takes. `chunk_tokens` is the most tokens of a chunk with its title, and `overlap` how many of
     them it repeats of the chunk before it; None leaves both as they were, at first 200 and 0. Files
     that were cut in another way are read anew. `follows_links` says whether links that lead out of
-    the paths are followed; None leaves that as it was, at first not. `on_graph` hears how far the
-    build of a graph is. The stored chunk KV of what is deleted goes with it, for every model. A
-    first run that takes in no document leaves nothing behind.
+    the paths are followed; None leaves that as it was, at first not. `pgvector` has the corpus's
+    database make an index of this kind, anew where it has one; None keeps the one that there is
+    whole. Where there is one, and `search` is None, no index is made on this node. `on_graph` and
+    `on_copies` hear how far the build of a graph and of the database's index is. The stored
+    chunk KV of what is deleted goes with it, for every model. A first run that takes in no
+    document leaves nothing behind.
 
     Raises:
         InputError: a path isn't there, or nothing was found to index.
-        ConfigError: the embedder can't be used, the corpus was made with another one, or a chunk
-            would be too long or too short.
+        ConfigError: the embedder can't be used, the corpus was made with another one, a chunk
+            would be too long or too short, or the database can't have that index.
         StorageError: the disk refuses; what was committed stays.
     """
     paths, place = tuple(paths), CorpusPlace.of(into)
     remote = open_remote_embedder(embedder)
     encoder = open_embedder(embedder) if remote is None else remote.first
     with _made_or_opened(place) as store:
+        check_inside(store, pgvector)
         dtype = REMOTE_DTYPE
         if remote is None:
             dtype = embedder_dtype("auto", store.embedder, read_machine())
@@ -102,12 +109,45 @@ def index_paths(
             raise InputError(_nothing(report))
         store.runs.add_roots(str(path.resolve()) for path in paths)
         embedded = embed_pending(store, embedder, long_texts, on_vectors)
-        refresh_index(place, search, on_graph)
+        is_inside = refresh_inside(store, pgvector, on_copies)
+        if search is not None or not is_inside:
+            refresh_index(place, search, on_graph)
         forget_files(chunk_kv_directory(place.work), store.deleted(0).tolist())
         stats = store.stats()
         return IndexReport(
             report, embedded, store.vector_count, store.revision, stats.twins, stats.outdated
         )
+
+
+def refresh_inside(store: CorpusStore, kind: VectorIndexKind | None, on_copies: OnRows) -> bool:
+    """Have a corpus's database make an index, or bring up to date what it has.
+
+    Returns: whether there is one now.
+
+    Raises:
+        ConfigError: this user may not make it.
+    """
+    index = store.vector_index
+    if index is None or (kind is None and index.kind() is None):
+        return False
+    index.refresh(kind, on_copies)
+    return True
+
+
+def check_inside(store: CorpusStore, kind: VectorIndexKind | None) -> None:
+    """Refuse an index inside the database, before anything is done, where it can't be.
+
+    Raises:
+        ConfigError: the corpus is a directory, or its database lacks what this takes.
+    """
+    if kind is None:
+        return
+    if store.vector_index is None:
+        raise ConfigError(
+            f"pgvector is of PostgreSQL, and {store.place} is a directory: leave it out, or index "
+            "into postgresql://USER@HOST/DATABASE"
+        )
+    store.vector_index.check_offered()
 
 
 @contextmanager
@@ -143,6 +183,8 @@ def embed_pending(
         return Embedded()
     on_vectors(EmbedProgress(0, total))
     settings = {"embedder": embedder, "long_texts": long_texts}
+    if store.vector_index is not None and store.vector_index.is_ready():
+        settings["search_in"] = "postgres"  # a lane that embeds alone needs no index
     config = ServerConfig.of(None, store.place, settings)
     with Server.from_config(config, needs_vectors=False) as server:
         batches = pending_batches(store, BATCH_ROWS)

@@ -38,6 +38,7 @@ from heddle.workflow.writing import MAX_TOKENS_MAX, TEMPERATURE_MAX
 EngineHost = Literal["process", "inline"]
 Rerank = Literal["auto", "always", "never"]
 Speculate = Literal["auto", "always", "never"]
+SearchIn = Literal["lanes", "postgres"]
 OnLaneFailure = Literal["exit", "retry"]
 OnPassFailure = Literal["fail", "keep"]
 Admission = Literal["predicted", "windve"]
@@ -110,6 +111,13 @@ class ServerConfig:
         unit="s",
         low=0,
         flag="stale-max",
+    )
+    search_in: SearchIn = setting(
+        "lanes",
+        "what searches by meaning",
+        details="lanes = retrieval lanes of this server, each over an index of its own; postgres = "
+        "the corpus's database, by pgvector, over an index that `heddle index --pgvector` has made",
+        group=SEARCH,
     )
     embedder: str | Path | None = setting(
         None,
@@ -217,7 +225,7 @@ class ServerConfig:
     nprobe: int | None = setting(
         None,
         "clusters that each search scans",
-        details="for an index of kind exact or auto",
+        details="for an index of kind exact or auto, and pgvector's ivfflat",
         group=SEARCH,
         form="N",
         low=1,
@@ -226,7 +234,7 @@ class ServerConfig:
     topm: int | None = setting(
         None,
         "candidates that each graph search keeps",
-        details="more find more, and take longer",
+        details="more find more, and take longer; also of pgvector's hnsw, where it is 100",
         group=SEARCH,
         form="N",
         low=1,

@@ -286,6 +286,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
         f"retries: {receipt.retries}, in mid-answer: {receipt.resumed}",
     ]
     lines += [f"  written by another server: {remote}" for remote in receipt.remotes]
+    lines += [f"  searched by {index}" for index in receipt.searched_by]
     if receipt.constrained:
         cut = receipt.constrained_cut
         lines.append(f"  texts of a given form: {receipt.constrained}, of which {cut} were cut off")

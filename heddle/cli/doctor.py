@@ -297,6 +297,8 @@ def check_index(found: Findings, index: CorpusPlace) -> None:
         check = found.check = store.health.check()
         # An index is compared with what is sound alone: making it anew reads every vector.
         differs = index_problem(index.work, store, store.vector_ids()) if check.is_sound else ""
+        own = store.vector_index if check.is_sound else None
+        inside = "" if own is None else own.problem()
     again = f"heddle index PATH... --into {index}"
     found.missing += [
         Missing(f"the file of the corpus is damaged: {problem}", "restore a backup, or index anew")
@@ -311,6 +313,8 @@ def check_index(found: Findings, index: CorpusPlace) -> None:
         found.missing.append(Missing(f"damaged: document {document!a}{owner}: {parts}", fix))
     if differs:
         found.missing.append(Missing(f"the index differs from the corpus: {differs}", again))
+    if inside:
+        found.missing.append(Missing(inside, f"heddle index --into {index} --pgvector KIND"))
 
 
 def _owner(chunk: DamagedChunk) -> tuple[str, str]:
@@ -349,7 +353,10 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
     some_index = index or (Path() if found.embedder else None)
     embedder = (found.embedder or None) if config.embedder else None
     generator = EXTRACT if found.model and config.llm is None else found.model or None
-    usable = replace(config, generator=generator, index=some_index, embedder=embedder)
+    search_in = "lanes" if index is None else config.search_in
+    usable = replace(
+        config, generator=generator, index=some_index, embedder=embedder, search_in=search_in
+    )
     try:
         with ExitStack() as ending:
             nodes = open_cluster(usable, ending).facts

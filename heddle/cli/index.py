@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from heddle.app.index_paths import EmbedProgress, IndexReport, index_paths
+from heddle.app.index_paths import (
+    EmbedProgress,
+    IndexReport,
+    check_inside,
+    index_paths,
+    refresh_inside,
+)
 from heddle.app.indexing.documents import delete_documents
 from heddle.app.models.remote_name import is_remote, read_remote_name
 from heddle.app.priming.chunk_kv_disk import readable_size
@@ -25,8 +31,11 @@ from heddle.core.tasks import Optimizations
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestProgress
 from heddle.corpus.place import CorpusPlace
+from heddle.corpus.store import CorpusStore
+from heddle.corpus.vector_index import OnRows, VectorIndexKind
 from heddle.engines.vector.files.index_kind import SearchMode
 
+NO_PGVECTOR: Final = "none"
 INDEX_KINDS: Final = tuple(mode.value for mode in SearchMode)
 EMBEDDING_FIELDS: Final = ("embedder", "long_texts")
 PRIMING_FIELDS: Final = (*MODEL_FIELDS, *REUSE_STORE_FIELDS)
@@ -88,6 +97,14 @@ def add_arguments(parser: CommandParser) -> None:
         "to build for a large corpus; default: the kind it has, at first auto",
     )
     parser.add_argument(
+        "--pgvector",
+        choices=(*(kind.value for kind in VectorIndexKind), NO_PGVECTOR),
+        metavar="|".join((*(kind.value for kind in VectorIndexKind), NO_PGVECTOR)),
+        help="have PostgreSQL make an index of its own, for --search-in postgres, anew where it "
+        "has one; needs no PATH; half = as float16; none = remove it; default: as before, at first "
+        "none",
+    )
+    parser.add_argument(
         "--prime",
         nargs="?",
         choices=tuple(one.value for one in PrimedWith),
@@ -114,10 +131,17 @@ def run(options: argparse.Namespace) -> int:
 
     With --delete, 1 when a document wasn't there, the others are deleted.
     """
+    if options.pgvector and not options.paths and not options.delete:
+        return pgvector_shown(options.into, options.pgvector)
     if bool(options.paths) == bool(options.delete):
         raise ConfigError("name files or directories to index, or documents to --delete ID")
     if options.delete:
         return delete_shown(options.into, options.delete, options.tenant)
+    pgvector = None
+    if options.pgvector == NO_PGVECTOR:
+        pgvector_shown(options.into, NO_PGVECTOR)
+    elif options.pgvector:
+        pgvector = VectorIndexKind(options.pgvector)
     config = server_config(options, only=EMBEDDING_FIELDS, index=options.into)
     report = index_shown(
         options.paths,
@@ -128,6 +152,7 @@ def run(options: argparse.Namespace) -> int:
         chunk_tokens=options.chunk_tokens,
         overlap=options.overlap,
         follows_links=options.follow_links,
+        pgvector=pgvector,
     )
     code = print_report(report, options.into)
     if options.prime and report.vectors:
@@ -146,6 +171,7 @@ def index_shown(
     chunk_tokens: int | None = None,
     overlap: int | None = None,
     follows_links: bool | None = None,
+    pgvector: VectorIndexKind | None = None,
 ) -> IndexReport:
     """Bring a corpus up to date with files, and show the progress; see `index_paths`."""
     if is_remote(config.embedder):
@@ -172,10 +198,29 @@ def index_shown(
             chunk_tokens=chunk_tokens,
             overlap=overlap,
             follows_links=follows_links,
+            pgvector=pgvector,
             on_documents=on_documents,
             on_vectors=on_vectors,
             on_graph=on_graph,
+            on_copies=_on_copies(progress),
         )
+
+
+def pgvector_shown(place: CorpusPlace, kind: str) -> int:
+    """Have the corpus's database make its own index, or remove it, and show the progress."""
+    with CorpusStore.open(place) as store, ProgressLines() as progress:
+        if kind == NO_PGVECTOR:
+            if store.vector_index is not None:
+                store.vector_index.remove()
+            return 0
+        check_inside(store, VectorIndexKind(kind))
+        refresh_inside(store, VectorIndexKind(kind), _on_copies(progress))
+    print(f"searched inside PostgreSQL with: heddle serve {place} --search-in postgres")
+    return 0
+
+
+def _on_copies(progress: ProgressLines) -> OnRows:
+    return lambda done, total: progress.update("copying vectors for pgvector", done, total)
 
 
 def delete_shown(place: CorpusPlace, ids: Sequence[str], tenant: str) -> int:

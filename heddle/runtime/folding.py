@@ -167,6 +167,7 @@ def _fold_hits(
     receipt.hits_cached += sum(h.hits_cached for h in hits)
     receipt.recall = next((h.recall for h in reversed(hits) if h.recall), receipt.recall)
     receipt.nodes_opened += sum(h.extends for h in hits)
+    receipt.searched_by.extend(h.searched_by for h in hits if h.searched_by)
     receipt.search_wait_s += max((h.waited_s for h in hits), default=0.0)
     receipt.searches_parked += sum(h.parks for h in hits)
     receipt.fall_back(FallbackKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))

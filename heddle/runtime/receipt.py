@@ -196,6 +196,7 @@ class Receipt:
         kv_transfer_bytes: bytes of their KV.
         kv_transfer_s: how long it took to copy it out and in [s].
         remotes: models of other servers that wrote for it, as "model at address".
+        searched_by: indexes other than Heddle's own that its searches used, and how far they went.
         resumed: generations that had shown tokens when they failed, and went on behind these.
         repeated: generations whose prompt came again in a loop, so that their text was there.
         drafted_tokens: tokens that were checked beside the next one: of a loop's earlier texts
@@ -248,6 +249,7 @@ class Receipt:
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
     remotes: tuple[str, ...] = ()
+    searched_by: tuple[str, ...] = ()
     resumed: int = 0
     repeated: int = 0
     drafted_tokens: int = 0
@@ -300,6 +302,7 @@ class ReceiptDraft:
     kv_transfer_bytes: int = 0
     kv_transfer_s: float = 0.0
     remotes: list[str] = field(default_factory=list)
+    searched_by: list[str] = field(default_factory=list)
     resumed: int = 0
     repeated: int = 0
     drafted_tokens: int = 0
@@ -391,6 +394,7 @@ class ReceiptDraft:
             kv_transfer_bytes=self.kv_transfer_bytes,
             kv_transfer_s=self.kv_transfer_s,
             remotes=tuple(dict.fromkeys(self.remotes)),
+            searched_by=tuple(dict.fromkeys(self.searched_by)),
             resumed=self.resumed,
             repeated=self.repeated,
             drafted_tokens=self.drafted_tokens,

@@ -124,6 +124,7 @@ def _vector(plan: ServerPlan, threads: int, part: Part) -> EngineSpec:
         corpus=config.place,
         stale_max_s=config.stale_max_s,
         graph_device=plan.graph.device,
+        in_database=plan.search.inside is not None,
     )
     return EngineSpec(
         _numbered(VECTOR, part),

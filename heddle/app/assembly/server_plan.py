@@ -44,6 +44,7 @@ from heddle.core.dtypes import WHOLE, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.corpus.vector_index import VectorIndexKind
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
@@ -73,13 +74,17 @@ class SearchSettings:
         recall: the share of the exact hits that searches find on average; None = a search scans
             every list that it plans.
         speculates: whether prompts are computed with the hits of a search that still runs.
+        inside: the index inside the corpus's database that is searched; None = Heddle's own is.
     """
 
     recall: float | None
     speculates: bool
+    inside: VectorIndexKind | None = None
 
     def line(self) -> str:
         """Return the settings in words."""
+        if self.inside is not None:
+            return f"searches run inside PostgreSQL, by pgvector: {self.inside.value}"
         if self.recall is not None:
             return f"searches stop at a recall of {self.recall:g}"
         ahead = ", and prompts are computed ahead with the hits so far" if self.speculates else ""
@@ -224,6 +229,7 @@ class ServerPlan:
             "remote": list(self.remote.lines()),
             "llm_lanes": [role.value for role in self.roles] if self.generator else [],
             "nodes": {} if self.cluster is None else self.cluster.record(),
+            "search_inside": None if self.search.inside is None else self.search.inside.value,
             "recall": self.search.recall,
             "speculates": self.search.speculates,
             "hot_share": 0.0 if self.hot is None else self.hot.share,
@@ -253,6 +259,7 @@ def plan_server(
         ConfigError: it doesn't fit into this machine or these nodes, or the embedder can't be run.
         InputError: a model isn't there.
     """
+    inside = _index_inside(config, store)
     machine = read_machine() if machine is None else machine
     devices = detect_devices(machine)
     check_remote_models(config)
@@ -278,7 +285,7 @@ def plan_server(
     demand = Demand(
         0 if here is None else here.loaded_bytes_max,
         0 if embedder is None else embedder.loaded_bytes_max,
-        _index_bytes(store),
+        _index_bytes(store) if inside is None else 0,
         readers_bytes=_readers_bytes(readers),
         packed_bytes=packed_bytes if here is not None else 0,
         llm_on_cpu=decodes_on is None,
@@ -344,7 +351,7 @@ def plan_server(
             llm_on_cpu=decodes_on is None,
         ),
         roles=roles,
-        search=SearchSettings(config.recall, _speculates(config, generator is not None)),
+        search=SearchSettings(config.recall, _speculates(config, generator is not None), inside),
         hot=_hot_on(hot, device),
         graph=graph,
         pool=_pool(config, roles),
@@ -435,6 +442,17 @@ def _readers_bytes(readers: tuple[Reader, ...]) -> int:
     return 2 * own + (EMBEDDINGS_BYTES if readers else 0)
 
 
+def _index_inside(config: ServerConfig, store: CorpusStore | None) -> VectorIndexKind | None:
+    """Return the index inside the database, where that searches.
+
+    Raises:
+        ConfigError: it isn't there.
+    """
+    if config.search_in == "lanes" or store is None or store.vector_index is None:
+        return None
+    return store.vector_index.ready_kind()
+
+
 def _index_bytes(store: CorpusStore | None) -> int:
     if store is None or not store.dims:
         return 0
@@ -465,6 +483,7 @@ def _embeds_on(device: str, devices: Sequence[Device], wanted: Sequence[WantedLa
 def _speculates(config: ServerConfig, has_own_llm: bool) -> bool:
     """Whether prompts may be computed ahead of their searches."""
     can = has_own_llm and config.index is not None and config.shards == 1
+    can = can and config.search_in == "lanes"
     return config.speculate == "always" or (config.speculate == "auto" and can)
 
 
