@@ -50,7 +50,7 @@ def refused_login(name: str, error: psycopg.Error) -> ConfigError | StorageError
             f"{name}: the database refuses the connection: {said}; check user, password (PGPASSWORD"
             " or ~/.pgpass), database and sslmode"
         )
-    return _unreachable(name, said)
+    return _unreachable(name, f"{said}; check host and port, or start the server")
 
 
 def _meaning(name: str, error: psycopg.Error) -> Exception | None:

@@ -12,7 +12,7 @@ from heddle.core.errors import ConfigError, InternalError
 from heddle.corpus.postgres.errors import postgres_errors, refused_login
 
 CONNECTIONS_MAX: Final = 8
-CONNECT_S: Final = 3
+CONNECT_S: Final = 2  # for each address of a host name, of which there are often two
 BUSY_S: Final = 30  # for the one write at a time
 SCHEMA: Final = "heddle"
 # A half-open connection ends after some seconds. Values of a URL come before these.
