@@ -15,11 +15,12 @@ import numpy as np
 
 from benchmarks.support.data import rows as data_rows
 from benchmarks.virtual.calibration import Calibration, RealRun
+from benchmarks.virtual.clocked_server import VirtualAsk
 from benchmarks.virtual.contenders import OWN, WAYS
 from benchmarks.virtual.corpora import RECORD
 from benchmarks.virtual.load import Corpus
 from benchmarks.virtual.scripts import FIVE
-from benchmarks.virtual.server import Way
+from benchmarks.virtual.server import LLM, RETRIEVAL, Way
 from heddle.core.errors import InputError
 
 TRACES: Final = {"ragpulse": "trace_ragpulse", "azure": "trace_azure_conv"}
@@ -45,12 +46,18 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What is predicted beside the run: a share of its capacity, and how requests come."""
+    """What is predicted beside the run: a share of its capacity, and how requests come.
+
+    Evenly over that load, `losses` times a node is lost, of the LLM lane and of the lane that
+    searches in turns; its lane is back `restart_s` after that is noticed [s].
+    """
 
     arrivals: str
     load: float
     requests: int
     seed: int
+    losses: int = 0
+    restart_s: float = 5.0
 
 
 def predicted(path: Path, router_s: float, asked: Asked) -> dict[str, object]:
@@ -80,7 +87,8 @@ def predicted(path: Path, router_s: float, asked: Asked) -> dict[str, object]:
         cell.corpus.machine = replace(cell.corpus.machine, router_s=router_s)
         one = Prediction(name, quantiles(cell.real_s(OWN)), quantiles(cell.virtual_s(OWN, way)))
         errors.append(one.errors)
-        other = quantiles(_asked_s(cell.corpus, way, asked))
+        asks = _asks(cell.corpus, asked)
+        other = quantiles(cell.corpus.server(way).serve(asks))
         for words, real_s, own_s, error in zip(
             ("p50", "p95"), one.real_s, one.predicted_s, one.errors, strict=True
         ):
@@ -90,7 +98,8 @@ def predicted(path: Path, router_s: float, asked: Asked) -> dict[str, object]:
             f"p95 {other[1]:.3f} s",
             flush=True,
         )
-        rows.append({**asdict(one), "errors": one.errors, "asked_s": other})
+        lost = _with_losses(cell.corpus, way, asks, asked) if asked.losses else None
+        rows.append({**asdict(one), "errors": one.errors, "asked_s": other, "with_losses": lost})
     p50, p95 = (max(abs(error) for error in found) for found in zip(*errors, strict=True))
     return {
         "settings": {"calibration": path.name, "router_s": router_s, "asked": asdict(asked)},
@@ -105,15 +114,41 @@ def quantiles(seconds: Sequence[float]) -> tuple[float, float]:
     return float(p50), float(p95)
 
 
-def _asked_s(corpus: Corpus, way: Way, asked: Asked) -> list[float]:
-    """Serve the five workflows in equal shares; return how long each request took [s]."""
+def _asks(corpus: Corpus, asked: Asked) -> list[VirtualAsk]:
+    """Return requests of the five workflows in equal shares, as they are to come."""
     rate_per_s = asked.load * corpus.capacity_per_s(FIVE)
     _, asks = corpus.asks(FIVE, asked.requests, rate_per_s, asked.seed)
     if asked.arrivals in TRACES:
         came_s = [row["t"] for row in islice(data_rows(TRACES[asked.arrivals]), len(asks))]
         times_s = compressed(came_s, rate_per_s)
         asks = [replace(ask, at_s=at_s) for ask, at_s in zip(asks, times_s, strict=True)]
-    return corpus.server(way).serve(asks)
+    return asks
+
+
+def _with_losses(
+    corpus: Corpus, way: Way, asks: Sequence[VirtualAsk], asked: Asked
+) -> dict[str, object]:
+    """Serve the same requests while nodes are lost; print and return what became of them."""
+    server = corpus.server(way)
+    for number in range(asked.losses):
+        at_s = asks[-1].at_s * (number + 0.5) / asked.losses
+        server.lose((LLM, RETRIEVAL)[number % 2], at_s, asked.restart_s)
+    served = server.serve_with_failures(asks)
+    p50, p95 = quantiles(served.seconds)
+    longest_s = max(served.seconds)
+    print(
+        f"      the same with {asked.losses} nodes lost, each back after {asked.restart_s:g} s: "
+        f"p50 {p50:.3f} s, p95 {p95:.3f} s, longest {longest_s:.1f} s; {served.failed} failed, "
+        f"{served.retries} primitives sent again, {served.resumed} answers went on",
+        flush=True,
+    )
+    return {
+        "asked_s": (p50, p95),
+        "longest_s": longest_s,
+        "failed": served.failed,
+        "retries": served.retries,
+        "resumed": served.resumed,
+    }
 
 
 def compressed(came_s: Sequence[float], rate_per_s: float) -> list[float]:

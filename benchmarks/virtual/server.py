@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
@@ -10,7 +11,7 @@ from benchmarks.virtual.clocked_server import ClockedServer, VirtualAsk
 from benchmarks.virtual.delay_port import DelayPort
 from benchmarks.virtual.machine import Machine
 from heddle.core.call_order import CallOrder, FirstServed
-from heddle.core.ports import EnginePort
+from heddle.core.ports import EnginePort, SteppedEngine
 from heddle.engines.embedding.engine import EmbeddingEngine
 from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.vector.ivf.early_stop.finality import Finality
@@ -36,6 +37,7 @@ from heddle.simulator.timeline import Timeline
 EMBEDDING_ROWS: Final = 256
 VECTOR_ROWS: Final = 256
 TOOL_S: Final = 0.3  # a call to a web search
+RETRIEVAL, LLM = "retrieval", "llm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,23 @@ class Way:
     batching: str = "shortest_first"
     disabled: frozenset[str] = frozenset()
     speculates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What became of a run during which lanes were lost.
+
+    Args:
+        seconds: how long each answer took [s].
+        failed: requests without one.
+        retries: primitives that were sent again.
+        resumed: generations that went on in mid-answer.
+    """
+
+    seconds: list[float]
+    failed: int
+    retries: int
+    resumed: int
 
 
 @dataclass(slots=True)
@@ -65,6 +84,7 @@ class VirtualServer:
     timeline: Timeline = field(default_factory=Timeline)
     ports: list[CorePort] = field(default_factory=list)
     _clocked: ClockedServer = field(init=False)
+    _cores: dict[str, SharedCore] = field(init=False)
 
     def __post_init__(self) -> None:
         self._build_engines()
@@ -85,6 +105,17 @@ class VirtualServer:
         """Answer asks as they come; return how long each took [s]."""
         return [one.seconds for one in self._clocked.serve(asks)]
 
+    def serve_with_failures(self, asks: Sequence[VirtualAsk]) -> Served:
+        """Answer asks as they come, some of which may fail; return what became of them."""
+        self._clocked.may_fail = True
+        answered = self._clocked.serve(asks)
+        return Served(
+            [one.seconds for one in answered],
+            self._clocked.failed,
+            sum(one.receipt.retries for one in answered),
+            sum(one.receipt.resumed for one in answered),
+        )
+
     def serve_in_turn(self, asks: Sequence[VirtualAsk], in_flight: int) -> list[float]:
         """Answer asks, `in_flight` at a time; return when each ended [s]. Arrivals don't count."""
         return [one.ended_s for one in self._clocked.serve_in_turn(asks, in_flight)]
@@ -93,48 +124,66 @@ class VirtualServer:
         """Return how long each engine's steps took in all [s]."""
         return {port.name: port.worked_s for port in self.ports}
 
+    def lose(self, lane: str, at_s: float, restart_s: float) -> None:
+        """Lose a lane's node at a time from now on, for `restart_s` from when it is noticed."""
+        self.timeline.after(at_s, partial(self._cores[lane].lose, restart_s))
+
     def _build_engines(self) -> None:
-        machine, order = self.machine, CallOrder(FIRST_SERVED[self.way.batching])
-        llm_core = SharedCore(self.timeline, machine.latency_s)
-        core = SharedCore(self.timeline, machine.latency_s)
-        device = self._device()
-        worker = ScriptedEmbeddingWorker(device, machine.embedding_s)
-        embedding = EmbeddingEngine(
-            "embedding", 1, worker, device, prior_s=machine.embedding_s, order=order
-        )
-        self.ports.append(core.add(embedding, device, EMBEDDING_ROWS))
+        machine = self.machine
+        retrieval, llm = (SharedCore(self.timeline, machine.latency_s) for _ in range(2))
+        search = retrieval
         if not machine.shares_core:
-            core = SharedCore(self.timeline, machine.latency_s)
-        device = self._device()
+            search = SharedCore(self.timeline, machine.latency_s)
+        self._cores = {RETRIEVAL: search, LLM: llm}
+        llm_rows = 4 * machine.llm.max_num_seqs
+        for core, build, rows in (
+            (retrieval, self._embedding, EMBEDDING_ROWS),
+            (search, self._vector, VECTOR_ROWS),
+            (llm, self._llm, llm_rows),
+        ):
+            device = SimulatedDevice(self.timeline, random.Random(0), jitter_share=0.0)
+            rebuild = partial(build, device)
+            self.ports.append(core.add(rebuild(1), device, rows, rebuild))
+
+    @property
+    def _order(self) -> CallOrder:
+        return CallOrder(FIRST_SERVED[self.way.batching])
+
+    def _embedding(self, device: SimulatedDevice, epoch: int) -> SteppedEngine:
+        costs_s = self.machine.embedding_s
+        worker = ScriptedEmbeddingWorker(device, costs_s)
+        return EmbeddingEngine(
+            "embedding", epoch, worker, device, prior_s=costs_s, order=self._order
+        )
+
+    def _vector(self, device: SimulatedDevice, epoch: int) -> SteppedEngine:
+        machine = self.machine
         scanner = ScriptedScanner(
             device, machine.vector_s, nlist=machine.nlist, nprobe_default=machine.nprobe_default
         )
-        is_fifo = order.first is FirstServed.ARRIVAL
+        is_fifo = self._order.first is FirstServed.ARRIVAL
         pieces = PIECES[machine.fifo_calls if is_fifo else SearchCalls.SUBSTAGES]
-        vector = ivf_engine(
+        return ivf_engine(
             "vector",
-            1,
+            epoch,
             SimulatedCorpus(scanner, device),
             device,
             slots=pieces.slots,
             substage_budget_s=pieces.budget_s,
             prior_s={**PRIOR_S, **machine.vector_s, "vectors": 0.0},
             finality=Finality() if self.way.speculates else None,
-            order=order,
+            order=self._order,
         )
-        self.ports.append(core.add(vector, device, VECTOR_ROWS))
-        device = self._device()
+
+    def _llm(self, device: SimulatedDevice, epoch: int) -> SteppedEngine:
+        machine = self.machine
         spec = LlmSpec(
             limits=machine.llm,
             eos_ids=frozenset(),
             fingerprint="virtual",
             page_bytes=1,
             prior_s=machine.llm_s,
-            order=order,
+            order=self._order,
         )
-        llm_worker = ScriptedLlmWorker(device, machine.llm_s, machine.floor_s)
-        llm = LlmEngine("llm", 1, llm_worker, spec, WrittenDecoder(), device)
-        self.ports.append(llm_core.add(llm, device, 4 * machine.llm.max_num_seqs))
-
-    def _device(self) -> SimulatedDevice:
-        return SimulatedDevice(self.timeline, random.Random(0), jitter_share=0.0)
+        worker = ScriptedLlmWorker(device, machine.llm_s, machine.floor_s)
+        return LlmEngine("llm", epoch, worker, spec, WrittenDecoder(), device)

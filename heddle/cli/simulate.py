@@ -137,6 +137,21 @@ def add_arguments(parser: CommandParser) -> None:
         help="share of asyncio_fifo's capacity on the cell; default: 0.8",
     )
     cell("--requests", type=int, default=200, metavar="N", help="how many come; default: 200")
+    cell(
+        "--losses",
+        type=int,
+        default=0,
+        metavar="N",
+        help="how often a node is lost meanwhile, of the LLM lane and of the lane that searches in "
+        "turns; default: 0",
+    )
+    cell(
+        "--restart-s",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="until a lost lane is back, from when its loss is noticed (2 s); default: 5",
+    )
     add_json(parser)
     of_pool = _defaults(cluster) | _defaults(loads) | _defaults(slos)
     parser.set_defaults(run=run, of_pool=of_pool, of_cell=_defaults(cells))
@@ -186,6 +201,8 @@ def _cell(options: argparse.Namespace) -> int:
     for name in ("router_s", "load", "requests"):
         if not getattr(options, name) > 0:
             raise InputError(f"--{name.replace('_', '-')}: need more than 0")
+    if options.losses < 0 or options.restart_s < 0:
+        raise InputError("--losses and --restart-s: need at least 0")
     try:
         module = importlib.import_module("benchmarks.virtual.cell_prediction")
     except ModuleNotFoundError as error:
@@ -194,7 +211,14 @@ def _cell(options: argparse.Namespace) -> int:
         raise InputError(
             "simulate cell is for a checkout: its folder benchmarks/ isn't here"
         ) from error
-    asked = module.Asked(options.arrivals, options.load, options.requests, options.seed)
+    asked = module.Asked(
+        options.arrivals,
+        options.load,
+        options.requests,
+        options.seed,
+        options.losses,
+        options.restart_s,
+    )
     found = module.predicted(options.calibrate, options.router_s, asked)
     for name, value in found["headline"].items():
         print(f"{name}: {value:.6g}")

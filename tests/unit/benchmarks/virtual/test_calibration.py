@@ -10,6 +10,7 @@ from benchmarks.virtual.contenders import FIFO, OWN, WAYS
 from benchmarks.virtual.corpora import RECORD
 from benchmarks.virtual.scripts import FIVE
 from heddle.core.errors import InputError
+from heddle.simulator.scripted.shared_core import NOTICED_S
 
 SHARES = {"light": 0.02, "heavy": 0.4}
 
@@ -95,6 +96,21 @@ def test_a_cell_predicts_the_run_and_another_load(real, capsys) -> None:
     worst = max(abs(row["errors"][0]) for row in by_name.values())
     assert found["headline"]["p50_error"] == worst
     assert "poisson at 0.5 of the capacity" in capsys.readouterr().out
+    assert all(row["with_losses"] is None for row in by_name.values())
+
+
+@pytest.mark.slow
+def test_a_cell_outlasts_nodes_that_are_lost(real) -> None:
+    run = json.loads(real.read_text())
+    run["settings"]["recorded"] = json.loads(RECORD.read_text())
+    real.write_text(json.dumps(run))
+    asked = Asked("poisson", 0.5, 40, 0, losses=2, restart_s=3.0)
+    for row in predicted(real, 1e-4, asked)["rows"]:
+        lost = row["with_losses"]
+        assert lost["failed"] == 0
+        assert lost["retries"] > 0
+        assert lost["longest_s"] > NOTICED_S + asked.restart_s
+        assert lost["asked_s"][1] > row["asked_s"][1]
 
 
 def test_a_cell_is_not_predicted_from_another_runs_work(real) -> None:
