@@ -29,7 +29,6 @@ DIMS_MAX: Final = 2000  # of pgvector's indexes; of float16 twice as many
 # Of a search that a filter leaves short; for lists pgvector has no stricter order.
 _HNSW_ORDER, _LISTS_ORDER = "strict_order", "relaxed_order"
 OWNERS: Final = "heddle index --into URL --pgvector KIND"
-OWNERS: Final = "heddle index --into URL --pgvector KIND"
 OID: Final = f"CAST(coalesce(CAST(to_regclass('{SCHEMA}.{NEAR}') AS oid), 0) AS BIGINT)"
 _NOTE: Final = "note_live_vectors"
 _TRIGGERS: Final = {"live_vectors_added": "INSERT", "live_vectors_changed": "UPDATE"}
