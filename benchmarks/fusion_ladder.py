@@ -166,7 +166,7 @@ def _batch_s(
 
 
 def _of_other_chunks(prompt: Prompt, number: int) -> Prompt:
-    """Return a prompt of the same lengths with the same prefix, whose chunks nobody knows.
+    """Return a prompt of the same lengths with the same prefix, whose chunks are new.
 
     Each number gives another one.
     """

@@ -31,7 +31,7 @@ TOLERANCES = {torch.float32: 1e-5, torch.float16: 3e-3, torch.bfloat16: 2e-2}
 SCALE = 0.3
 EQUAL = 1e-9
 PIECE = 64  # slots of a run, in which neighbouring keys lie
-GAP = 7  # of keys that are stored elsewhere: one of so many is the row's own
+GAP = 7  # of keys that are stored elsewhere: one of this many is the row's own
 BLOCKS = 96
 
 

@@ -18,7 +18,7 @@ def check(place: Place, note: Note) -> dict[str, float]:
     """Plan a GPU for a model of 7B's shape, carry the plan out, and run the largest steps.
 
     Raises:
-        InternalError: the driver's tool tells no memory, or another than CUDA, or the steps took
+        InternalError: the driver's tool shows no memory, or another than CUDA, or the steps took
             what the plan left to them.
     """
     memory = SMALL if place.is_interpreted else read_device_memory()

@@ -120,7 +120,7 @@ def index_paths(
 
 
 def refresh_inside(store: CorpusStore, kind: VectorIndexKind | None, on_copies: OnRows) -> bool:
-    """Have a corpus's database make an index, or bring up to date what it has.
+    """Have a corpus's database make an index, or bring its own up to date.
 
     Returns: whether there is one now.
 

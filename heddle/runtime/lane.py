@@ -13,10 +13,10 @@ from heddle.core.gauges import (
 from heddle.core.ports import EnginePort
 from heddle.costs.speculation import may_gain
 from heddle.costs.throughput import ThroughputCurve
-from heddle.costs.utilisation import Utilisation
 from heddle.passes.cycle_view import EngineView, StoredKv
 from heddle.runtime.engine_scheduler import EngineScheduler
 from heddle.runtime.search_meter import SearchMeter
+from heddle.runtime.utilisation import Utilisation
 
 STAGE_SMOOTHING = 0.1
 ROWS_REMEMBERED = 64  # the work of a row counts by 1/e as much once as many have followed it
@@ -81,7 +81,7 @@ class Lane:
         return 0.0 if curve is None else curve.seconds(self.tokens_left)
 
     def may_gain(self, probability: float, rest_s: float) -> bool:
-        """Whether a prompt computed ahead could pay here, whatever its length; True = not known."""
+        """Whether a prompt computed ahead could pay here at any length; True = not known."""
         curve = ThroughputCurve.of(self.last.costs if self.last else None)
         return curve is None or may_gain(probability, rest_s, curve.call_s, self.use.delay)
 

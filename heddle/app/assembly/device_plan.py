@@ -40,7 +40,7 @@ class DeviceDemand:
 
     @property
     def fixed_bytes(self) -> int:
-        """What is there whatever is decided."""
+        """What is there in any case."""
         own = self.processes * CONTEXT_BYTES + self.lanes * self.llm_bytes + self.embedder_bytes
         return own + self.graph_bytes + int((self.hot_share or 0.0) * self.vector_bytes)
 
@@ -51,7 +51,7 @@ class DevicePlan:
 
     Args:
         name: the GPU, as torch names it.
-        memory: what it has.
+        memory: how large it is, and how much of it is free.
         demand: what has to lie there.
         kv_bytes: KV pages of each LLM lane.
         hot_share: the share of the vectors that its hot clusters hold; 0 = it holds none.
@@ -104,13 +104,13 @@ def plan_device(
 ) -> DevicePlan:
     """Share out a GPU's memory between KV pages and hot clusters.
 
-    Where a memory profile splits the memory, KV pages get what it says, and hot clusters the rest,
+    Where a memory profile splits the memory, KV pages get that size, and hot clusters the rest,
     up to all vectors. Without one, hot clusters get their usual share, at most half of what is
     left, and KV pages the rest.
 
     Args:
         name: the GPU, as torch names it.
-        memory: what it has.
+        memory: how large it is, and how much of it is free.
         demand: what has to lie there; it has at least one LLM lane.
         kv_bytes: KV pages wanted for each LLM lane; None = the plan decides.
         split_memory: splits the bytes that are left for each LLM lane; None, or with `kv_bytes`,

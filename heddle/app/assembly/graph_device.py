@@ -47,7 +47,7 @@ def choose_graph_device(
         config: the server's.
         machine: what this process may use.
         graph_bytes: what the graph takes; 0 = the index is none.
-        memory: what the GPU has; None = its memory can't be told.
+        memory: the GPU's; None = its size isn't known.
 
     Raises:
         ConfigError: the user wants a GPU, and none can do it.

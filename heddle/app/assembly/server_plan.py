@@ -253,7 +253,7 @@ def plan_server(
         store: its corpus; None = it has none, or an empty one.
         machine: what this process may use; None = it is read.
         nodes: where the LLM lanes are to stand; () = on this machine.
-        device_memory: tells the memory of the GPU that the LLM runs on; None = it can't be told.
+        device_memory: looks up the memory of the LLM's GPU; None = its size isn't known.
 
     Raises:
         ConfigError: it doesn't fit into this machine or these nodes, or the embedder can't be run.

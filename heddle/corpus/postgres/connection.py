@@ -72,7 +72,7 @@ class PostgresConnection:
             table: where to.
             columns: their names with commas between.
             rows: values of these.
-            kind: tells tables of one name from each other whose columns have other types.
+            kind: a suffix for rows whose columns have other types than the table's.
         """
         incoming = f"incoming_{table}{kind}"
         self.execute(

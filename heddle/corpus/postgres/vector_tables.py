@@ -24,7 +24,7 @@ VERSION_MIN: Final = (0, 8)  # before it a filtered search ends short
 HNSW: Final = "m = 16, ef_construction = 200"
 CANDIDATES: Final = 100
 CANDIDATES_MAX: Final = 1000  # pgvector's own bound
-LISTS_PART: Final = 4  # one list in so many is scanned
+LISTS_PART: Final = 4  # one list in this many is scanned
 DIMS_MAX: Final = 2000  # of pgvector's indexes; of float16 twice as many
 # Of a search that a filter leaves short; for lists pgvector has no stricter order.
 _HNSW_ORDER, _LISTS_ORDER = "strict_order", "relaxed_order"
@@ -219,7 +219,7 @@ def _statements(column: str) -> Iterator[str]:
 def _checked_dims(connection: Pg, kind: VectorIndexKind, name: str) -> int:
     """Return the length of a vector.
 
-    Raises: ConfigError: there is no vector, or this kind of index takes none so long.
+    Raises: ConfigError: there is no vector, or it is too long for this kind of index.
     """
     row = run_statement(
         connection, f"SELECT value FROM {SCHEMA}.meta WHERE key = 'embedder_dims'"

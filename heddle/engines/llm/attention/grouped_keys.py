@@ -1,12 +1,15 @@
 """The keys of a row as the Triton kernel takes them: its own, then those of each chunk."""
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.rows import Numbers
+
+ITEM_FIELDS: Final = 5  # of what a program of the kernel computes; see `triton_rows.Launch`
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heddle.engines.llm.attention.grouped_keys import GroupedKeys
+from heddle.engines.llm.attention.grouped_keys import ITEM_FIELDS, GroupedKeys
 from heddle.engines.llm.attention.key_rotation import KeyRotation
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
@@ -33,7 +33,6 @@ HEAD_DIM_MAX: Final = 128  # larger heads don't fit into the shared memory with 
 # H100. Nothing but the row itself decides, so what runs beside it can't change its numbers.
 PROGRAMS_PER_ROW: Final = 264
 PART_KEYS_MIN: Final = 256
-ITEM_FIELDS: Final = 5  # of what a program computes; see `Launch`
 
 
 @dataclass(frozen=True, slots=True)

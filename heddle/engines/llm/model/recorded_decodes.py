@@ -1,7 +1,7 @@
 """Steps that only decode, recorded once for each number of rows and replayed with other inputs.
 
 A decode of a small model is hundreds of short kernels, and a GPU waits for the host that launches
-them. A recording (a CUDA graph) launches all of them at once. What it reads has to lie where it lay
+them. A recording (a CUDA graph) launches all of them at once. Its inputs have to lie where they lay
 when it was recorded, and its kernels keep their sizes. So each step's inputs are copied into
 tensors that stay, and programs that a step doesn't need have nothing to do.
 """
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from heddle.engines.llm.attention import triton_rows
 from heddle.engines.llm.attention.context import AttentionContext
+from heddle.engines.llm.attention.grouped_keys import ITEM_FIELDS
 from heddle.engines.llm.attention.triton_rows import (
-    ITEM_FIELDS,
     SMALL,
     Launch,
     QueryRotations,
@@ -85,7 +85,7 @@ class StepInputs:
 
     @classmethod
     def empty(cls, store: PageStore, heads: int, rows: int, context_max: int) -> "StepInputs":
-        """Return room for so many rows of at most this context."""
+        """Return room for this many rows of at most this context."""
         device, kv_heads = store.device, store.shape.kv_heads
         programs = math.ceil(triton_rows.PROGRAMS_PER_ROW / kv_heads)
         parts = min(programs, math.ceil(context_max / triton_rows.PART_KEYS_MIN))
@@ -141,7 +141,7 @@ class StepInputs:
             room[: len(found)].copy_(found)
 
     def plan_of(self, rows: int, *, is_rotated: bool) -> RaggedPlan:
-        """Return the plan of every step of so many rows: it has all programs that one may need."""
+        """Return the plan of all steps of this many rows, with all programs that one may need."""
         (launch,) = self.plan.launches
         parts = launch.parts // len(self.tokens)
         own = replace(
@@ -241,7 +241,7 @@ class RecordedDecodes:
 
 
 def sample_decodes(rows: int, *, is_rotated: bool) -> StepBatch:
-    """Return a step of so many decodes over one key each, stored elsewhere or not."""
+    """Return a step of this many decodes over one key each, stored elsewhere or not."""
     own = []
     for row in range(rows):
         key, token = SlotRun(2 * row, 1), SlotRun(2 * row + 1, 1)

@@ -127,7 +127,7 @@ class TransformersWorker:
 
     @torch.inference_mode()
     def record_decodes(self, recorder: Recorder, rows_max: int, context_max: int) -> None:
-        """Record the steps that decode so many rows and fewer; `run` replays them from then on.
+        """Record the steps that decode this many rows and fewer; `run` replays them from then on.
 
         Args:
             recorder: records.

@@ -105,7 +105,7 @@ class DatabaseSearches:
         """Do nothing: the most urgent one is looked for when one may begin."""
 
     def drop(self, search: DatabaseSearch) -> None:
-        """Forget a search; the database may go on with it, and what it finds is not taken."""
+        """Forget a search; the database may go on with it, and its result is not taken."""
         if search in self._waiting:
             self._waiting.remove(search)
         self._begun.pop(search.task_id, None)

@@ -26,7 +26,7 @@ RED = (("colour", ("red", "blue")),)
 def filled_template(
     postgres: Databases, template: str, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
-    """Texts of nobody, of ann and of bob; each twentieth is red."""
+    """Texts of no tenant, of ann and of bob; each twentieth is red."""
     url = postgres.new(template)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HEDDLE_WORK", str(tmp_path_factory.mktemp("work")))

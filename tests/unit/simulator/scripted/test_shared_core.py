@@ -93,7 +93,7 @@ def test_a_lost_node_fails_what_it_held_and_comes_back_as_its_next_epoch() -> No
         port.send(task(number))
     timeline.at(1.5, lambda: a.core.lose(10.0))
     timeline.at(2.0, lambda: a.core.lose(99.0))  # it is lost already
-    timeline.at(3.0, lambda: a.send(task(3)))  # nobody knows yet
+    timeline.at(3.0, lambda: a.send(task(3)))  # not known yet
     timeline.at(5.0, lambda: b.send(task(4)))  # it waits for the next epoch
     run(timeline)
     back_s = 1.5 + NOTICED_S + 10.0

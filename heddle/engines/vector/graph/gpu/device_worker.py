@@ -162,7 +162,7 @@ class DeviceWorker:
         return len(waiting)
 
     def _batch(self, topm: int) -> DeviceSearch:
-        """Return the batch whose searches keep so many candidates, made where there is none yet."""
+        """Return the batch whose searches keep this many candidates; it is made once."""
         if topm not in self._batches:
             graph, on_device = self._live.graph, self._graph
             assert graph is not None, "a batch without a graph"

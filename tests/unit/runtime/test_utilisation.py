@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.costs.utilisation import SHARE_MAX, Utilisation
+from heddle.runtime.utilisation import SHARE_MAX, Utilisation
 
 
 def served(calls: int, apart_s: float, call_s: float, begun_s: float = 1e6) -> Utilisation:
