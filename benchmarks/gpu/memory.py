@@ -23,7 +23,9 @@ def check(place: Place, note: Note) -> dict[str, float]:
     """
     memory = SMALL if place.is_interpreted else read_device_memory()
     if memory is None:
-        raise InternalError("nvidia-smi tells no memory: a server's lanes plan by themselves here")
+        raise InternalError(
+            "nvidia-smi reports no memory: a server's lanes plan by themselves here"
+        )
     free = _free(place, memory)
     note({"tool_free_mib": memory.free_bytes >> 20, "cuda_free_mib": free >> 20})
     shape = place.sized(SEVEN_B, TINY)

@@ -15,7 +15,6 @@ import torch
 from benchmarks.gpu.place import Note, Place
 from benchmarks.gpu.random_models import BERT_LARGE, TINY_ENCODER, encoder_directory
 from benchmarks.support.random_llama import FIRST_TOKEN, Shape, random_llama
-from heddle.costs.step_curve import StepPoint, prompt_chunk
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.worker import TransformerWorker
 from heddle.engines.llm.attention.choice import TRITON
@@ -23,6 +22,7 @@ from heddle.engines.llm.model.recorded_decodes import CudaRecorder
 from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
 from heddle.engines.llm.prompt_chunk import measured_chunk
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.engines.llm.step_curve import StepPoint, prompt_chunk
 from heddle.kv.rows import SlotRun
 
 SEVEN_B = Shape("7B", 28, 3584, 28, 18944, kv_heads=4)

@@ -78,7 +78,7 @@ def _auto_problem(config: ServerConfig, graph_bytes: int, memory: DeviceMemory |
     if config.device == HOST:
         return "device is cpu"
     if memory is None:
-        return "the GPU's memory can't be told (graph_device cuda takes it anyway)"
+        return "the GPU's memory isn't known (graph_device cuda takes it anyway)"
     if graph_bytes > SHARE_MAX * memory.free_bytes:
         free = mib(memory.free_bytes)
         return f"it takes {mib(graph_bytes)} of the {free} that the GPU has free"

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from heddle.core.ports import Clock
-from heddle.costs.step_curve import StepPoint, prompt_chunk
 from heddle.engines.llm.engine import LlmWorker
 from heddle.engines.llm.step_batch import Draw
+from heddle.engines.llm.step_curve import StepPoint, prompt_chunk
 from heddle.engines.llm.warm_up import prompt_step
 
 log = logging.getLogger(__name__)

@@ -319,10 +319,10 @@ def _launch(rows: Sequence[Tiles], tiling: Tiling, device: torch.device) -> Laun
         parts_before += int((own_items[:, 4] >= 0).sum())
     every = np.concatenate(items)
     # The longest first: what starts last should end soon.
-    every = every[np.argsort(-every[:, ITEM_FIELDS], kind="stable")]
+    every = every[np.argsort(-every[:, -1], kind="stable")]
     return Launch(
         tiling,
-        _int32(every[:, :ITEM_FIELDS], device),
+        _int32(every[:, :-1], device),
         _int32(np.concatenate(spans), device),
         _int32(np.concatenate(merges), device),
         parts_before,

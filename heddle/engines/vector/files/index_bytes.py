@@ -9,6 +9,7 @@ from heddle.core.errors import InputError, StorageError
 from heddle.engines.vector.corpus.source import VectorSource
 from heddle.engines.vector.files.index_kind import (
     GRAPH_DEGREE,
+    HOT_BLOCK_ROWS,
     IndexKind,
     SearchMode,
     kind_for,
@@ -16,7 +17,6 @@ from heddle.engines.vector.files.index_kind import (
     pq_parts,
 )
 from heddle.engines.vector.files.manifest import graph_path, read_manifest
-from heddle.engines.vector.ivf.hot.residency import BLOCK_ROWS
 
 MemoryLeft = Callable[[], int]
 """Returns how many bytes this process may still take."""
@@ -66,7 +66,7 @@ def device_bytes(mode: SearchMode, count: int, dims: int) -> int:
         return 0
     number = 2 if kind_for(count, mode) is IndexKind.PQ else 4
     lists = round(2 * math.sqrt(count))
-    rows = count + lists * BLOCK_ROWS // 2  # the last block of a list is half full on average
+    rows = count + lists * HOT_BLOCK_ROWS // 2  # the last block of a list is half full on average
     return rows * (number * dims + 4 + 8)  # with the vector's length and its label
 
 

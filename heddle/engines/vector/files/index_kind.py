@@ -6,6 +6,7 @@ from typing import Final
 EXHAUSTIVE_BELOW: Final = 20_000  # vectors up to which every list is scanned in full: exact
 PQ_NPROBE: Final = 96
 GRAPH_DEGREE: Final = 32  # edges of a node
+HOT_BLOCK_ROWS: Final = 64  # vectors of one list that lie together on a device, in whole blocks
 PANORAMA_LEVELS: Final = 6  # pieces of a vector, where its dimensions allow it
 PQ_DIMS: Final = (4, 3, 2, 1)  # that share a 4-bit code, the first that divides them all
 

@@ -33,7 +33,7 @@ def test_auto_takes_a_gpu_with_room(monkeypatch):
         ({"gpus": ()}, "no NVIDIA GPU"),
         ({"triton": False}, "triton is not installed"),
         ({"size": 11 * GIB}, "it takes 11,264 MiB of the 40,960 MiB that the GPU has free"),
-        ({"memory": None}, "memory can't be told"),
+        ({"memory": None}, "memory isn't known"),
         ({"device": "cpu"}, "device is cpu"),
         ({"graph_device": "cpu"}, "graph_device is cpu"),
     ],

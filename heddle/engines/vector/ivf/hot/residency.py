@@ -5,7 +5,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_ROWS: Final = 64  # vectors of one list that lie together; a list takes whole blocks
+from heddle.engines.vector.files.index_kind import HOT_BLOCK_ROWS
+
+BLOCK_ROWS: Final = HOT_BLOCK_ROWS
 EMPTY: Final = 0  # the block that never holds a vector: it fills the ends of rows of blocks
 
 

@@ -81,10 +81,10 @@ def test_requests_at_once_hold_each_chunk_once():
         serving.start(segments(PREFIX, order, QUESTION), reuse, decodes=False) for order in orders
     ]
     serving.drain()
-    rows = [serving.engine._sequences[number].row for number in numbers]
+    rows = [sequence.row for sequence in serving.engine.sequences if sequence.id in numbers]
     pages = [{page for span in row.spans for page in span.pages.pages} for row in rows]
     assert pages[0] == pages[1]
-    ledger = serving.engine._scheduler.ledger
+    ledger = serving.engine.scheduler.kv_cache.ledger
     assert [ledger.refcount(page) for page in pages[0]] == [2] * len(pages[0])
 
 

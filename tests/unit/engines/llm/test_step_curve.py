@@ -1,6 +1,6 @@
 import pytest
 
-from heddle.costs.step_curve import SPEED_SHARE, StepPoint, prompt_chunk
+from heddle.engines.llm.step_curve import SPEED_SHARE, StepPoint, prompt_chunk
 
 
 def curve(call_s, weights_s, token_s):
