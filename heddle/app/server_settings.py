@@ -19,6 +19,7 @@ from heddle.app.server_config import (
     OnLaneFailure,
     OnPassFailure,
     Rerank,
+    SearchIn,
     Speculate,
     Weights,
 )
@@ -60,6 +61,7 @@ class ServerSettings(TypedDict, total=False):
     search_pool_slo_s: float | None
     search_pool_flush_s: float
     stale_max_s: float
+    search_in: SearchIn
     shards: int
     lost_shard: LostShard | LostShardWord
     llm_lanes: str
