@@ -37,6 +37,7 @@ What may run
 What is sent
     `lane`              one engine as the runtime sees it: its port, its queue, its last load
     `search_meter`      what the searches of a lane have taken lately
+    `utilisation`       how busy an engine is, and what more work would cost all who wait there
     `engine_scheduler`  one engine's queue: which primitive is admitted next
     `batching`          the batching policies behind it (Teola Algorithm 2)
     `payload_builder`   turns a ready primitive into the payload that its engine takes

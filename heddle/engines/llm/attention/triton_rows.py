@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heddle.engines.llm.attention.grouped_keys import ITEM_FIELDS, GroupedKeys
+from heddle.engines.llm.attention.grouped_keys import GroupedKeys
 from heddle.engines.llm.attention.key_rotation import KeyRotation
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
