@@ -12,13 +12,7 @@ from typing import Final
 from heddle import __version__
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.system_note import note_untested_system
-from heddle.core.errors import (
-    ConfigError,
-    HeddleError,
-    InputError,
-    Unreachable,
-    WorkflowError,
-)
+from heddle.core.errors import ConfigError, HeddleError, InputError, WorkflowError
 from heddle.core.printing.log_lines import log_lines
 from heddle.core.printing.printable import printable_text
 
@@ -61,7 +55,7 @@ EXIT_STOPPED: Final = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code: 0, 1 failed, 2 refused, 130 stopped."""
+    """Run a command and return its exit code: 0, 1 failed, 2 refused input, 130 stopped."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -80,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except HeddleError as error:
         print(printable_text(f"error: {error}"), file=sys.stderr)
-        refused = isinstance(error, ConfigError | InputError | WorkflowError | Unreachable)
+        refused = isinstance(error, ConfigError | InputError | WorkflowError)
         return EXIT_REFUSED if refused else EXIT_FAILED
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("heddle"):

@@ -10,7 +10,7 @@
   x EngineError       an engine failed; carries the engine and the requests   (HTTP 500)
   x StorageError      the disk refused: read-only, corrupt                    (exit 1, HTTP 500)
       x DiskFull      there is no room; carries when to come back             (exit 1, HTTP 507)
-      x Unreachable   the database is away; carries when to come back         (exit 2, HTTP 503)
+      x Unreachable   the database is away; carries when to come back         (exit 1, HTTP 503)
   x InternalError     an invariant broke: our bug, never the caller's fault   (HTTP 500)
 """
 
