@@ -27,6 +27,7 @@ TEXTS = {
     "recall": "0.9",
     "answer_cache_similarity": "0.9",
     "bulk_share": "0.25",
+    "search_pool_flush_s": "0.02",
 }
 
 
