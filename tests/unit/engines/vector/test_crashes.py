@@ -324,7 +324,7 @@ def vector_of(number: int) -> np.ndarray:
 
 
 def check_lists(directory: Path, store: CorpusStore, promised: int) -> None:
-    """Every document that was acknowledged is found by its own vector; the next writer tidies up."""
+    """Each document that was acknowledged is found; then the next writer tidies up."""
     corpus = FollowedIvf(open_index(directory, store), store)
     queries = np.array([vector_of(number) for number in range(promised)])
     check_found(store, *corpus.scanner.search_at_once(queries, 1, sys.maxsize))
