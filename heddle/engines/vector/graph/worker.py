@@ -6,17 +6,17 @@ from numpy.typing import NDArray
 from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.graph import kernels
 from heddle.engines.vector.graph.entry_points import entry_points
+from heddle.engines.vector.graph.graph_rows import GraphRows
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.scheduler import TOPM_MAX
 from heddle.engines.vector.graph.worker_port import Advanced
-from heddle.engines.vector.recall.exact_index import Piece
 from heddle.engines.vector.search import SortedHits
 
 PLACES_PER_TOPM = 64  # of the visited table: a search looks at some 20 to 30 nodes for each
 PLACES_MIN, PLACES_MAX = 1 << 11, 1 << 15
 
 
-class NumbaWorker:
+class NumbaWorker(GraphRows):
     """Searches a graph in slots; compiles its code, or loads it from Numba's cache, at once.
 
     Args:
@@ -25,6 +25,7 @@ class NumbaWorker:
     """
 
     def __init__(self, live: LiveGraph, slots: int = 64) -> None:
+        super().__init__(live)
         self.slot_count = slots
         self._over = np.zeros(slots, np.int64)
         self.serve(live)
@@ -55,31 +56,6 @@ class NumbaWorker:
         )
         self._live, self._state = live, state
         self._vectors, self._neighbours, self._entries = vectors, neighbours, starts
-
-    @property
-    def dims(self) -> int | None:
-        """Length of a vector; None as long as there is none."""
-        return self._live.dims
-
-    @property
-    def revision(self) -> int:
-        """The corpus revision that is searched."""
-        return self._live.revision
-
-    @property
-    def count(self) -> int:
-        """Vectors that can be found."""
-        return self._live.count
-
-    @property
-    def nodes(self) -> int:
-        """Vectors in the graph, rows [0, nodes); those of `added` follow."""
-        return self._live.nodes
-
-    @property
-    def added(self) -> int:
-        """Vectors that each search compares beside those that the graph leads it to."""
-        return self._live.added
 
     @property
     def bytes_per_search(self) -> int:
@@ -128,20 +104,6 @@ class NumbaWorker:
         nodes = np.where(is_beyond, kernels.NOBODY, state.ids[slots, :width])
         distances = np.where(is_beyond, np.float32(np.inf), state.distances[slots, :width])
         return live.found(distances, nodes.astype(np.int64), k, allowed)
-
-    def compare_piece(
-        self,
-        query: NDArray[np.float32],
-        first: int,
-        distances: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        allowed: Allowed | None = None,
-    ) -> Piece:
-        """Compare a query with the rows from `first` on, a piece of them; see `ExactIndex`.
-
-        With `allowed`, with these chunks only.
-        """
-        return self._live.compare_piece(query, first, distances, labels, allowed)
 
 
 def _places(topm: int) -> int:

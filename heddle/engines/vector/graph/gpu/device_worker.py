@@ -13,15 +13,15 @@ from heddle.engines.vector.graph.gpu.search import (
     Extend,
     extend_by_kernel,
 )
+from heddle.engines.vector.graph.graph_rows import GraphRows
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker_port import Advanced
-from heddle.engines.vector.recall.exact_index import Piece
 from heddle.engines.vector.search import SortedHits
 
 TOPM_MIN: Final = 16  # candidates of the smallest batch
 
 
-class DeviceWorker:
+class DeviceWorker(GraphRows):
     """Searches a graph on a device, several extends of all searches between two looks at them.
 
     A batch keeps as many candidates for each of its searches, a power of two. So searches with
@@ -43,13 +43,13 @@ class DeviceWorker:
         slots: int = 64,
         extend: Extend = extend_by_kernel,
     ) -> None:
+        super().__init__(live)
         self.slot_count = slots
         self._device, self._extend = device, extend
         self._extends = np.zeros(slots, np.int64)
         self._topm = np.zeros(slots, np.int64)  # of the batch that a slot's search is in
         self._queries: dict[int, NDArray[np.float32]] = {}  # of searches that haven't begun
         self._batches: dict[int, DeviceSearch] = {}
-        self._live = live
         self._graph: DeviceGraph | None = None
         self.serve(live)
 
@@ -69,31 +69,6 @@ class DeviceWorker:
         except Exception:
             self._live, self._graph, self._batches = before
             raise
-
-    @property
-    def dims(self) -> int | None:
-        """Length of a vector; None as long as there is none."""
-        return self._live.dims
-
-    @property
-    def revision(self) -> int:
-        """The corpus revision that is searched."""
-        return self._live.revision
-
-    @property
-    def count(self) -> int:
-        """Vectors that can be found."""
-        return self._live.count
-
-    @property
-    def nodes(self) -> int:
-        """Vectors in the graph, rows [0, nodes); those of `added` follow."""
-        return self._live.nodes
-
-    @property
-    def added(self) -> int:
-        """Vectors that each search compares beside those that the graph leads it to."""
-        return self._live.added
 
     @property
     def extends(self) -> NDArray[np.int64]:
@@ -137,20 +112,6 @@ class DeviceWorker:
             found = self._batches[topm].nodes(slots[places].tolist(), topm)
             distances[places, :topm], nodes[places, :topm] = found
         return self._live.found(distances, nodes, k, allowed)
-
-    def compare_piece(
-        self,
-        query: NDArray[np.float32],
-        first: int,
-        distances: NDArray[np.float32],
-        labels: NDArray[np.int64],
-        allowed: Allowed | None = None,
-    ) -> Piece:
-        """Compare a query with the rows from `first` on, a piece of them; see `ExactIndex`.
-
-        With `allowed`, with these chunks only.
-        """
-        return self._live.compare_piece(query, first, distances, labels, allowed)
 
     def _begin(self, slots: NDArray[np.int64]) -> int:
         """Start the searches of these slots that haven't begun; return how many."""
