@@ -1,6 +1,7 @@
 # `make demo` and `make test` set everything up themselves: they need Python 3.11 or newer and a C compiler.
 #   setup, setup-all            install into .venv; setup-all adds what CI tests besides
 #   setup-browser               Chromium (by apt-get, as root), and the page's packages for Node
+#   setup-postgres              a PostgreSQL that speaks TLS (by apt-get, as root)
 #   page                        build the page of web/ into the package
 #   demo                        index a town's archive, answer 40 questions
 #   test, test-fast             the whole suite; all but the slow tests, in about three minutes
@@ -34,7 +35,7 @@ MODELS := models/embedder models/extractor models/reader
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
 .PHONY: attacks attacks-short soak-short fuzz soak chaos chaos-cluster chaos-postgres mutants plants reader extractor multihop sim
 .PHONY: reference clean
-.PHONY: setup-browser page screenshots gpu-day gpu-day-wheels
+.PHONY: setup-browser setup-postgres page screenshots gpu-day gpu-day-wheels
 
 setup: $(STAMP)
 
@@ -52,7 +53,7 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) 
 
 # What tests need beyond `make test`: Triton, whose kernels run in its interpreter, the clients of
 # OpenAI's API, Ray, PostgreSQL, a browser and Node for the page. See tests/README.md.
-setup-all: setup-browser
+setup-all: setup-browser setup-postgres
 	$(MAKE) setup EXTRAS=server,reader,documents,mcp,otel,dev,gpu,structured,clients,langchain,ray,postgres,databases STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
@@ -61,6 +62,11 @@ ROOT := $(if $(filter-out 0,$(shell id -u)),sudo)
 setup-browser: web/node_modules/.package-lock.json
 	command -v chromium || { $(ROOT) apt-get update -qq && \
 		$(ROOT) apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
+
+# Of the package index comes a PostgreSQL without TLS.
+setup-postgres:
+	ls /usr/lib/postgresql/*/bin/pg_ctl || { $(ROOT) apt-get update -qq && \
+		$(ROOT) apt-get install -y -qq --no-install-recommends postgresql; }
 
 web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 	command -v npm || { $(ROOT) apt-get update -qq && \

@@ -56,7 +56,7 @@ def tls_server(own: Certificate, clients: Certificate) -> Iterator[TlsServer]:
     """Start a server with a certificate, which takes that of a client; stop it at the end."""
     programs = sorted(Path(PLACES).glob("*/bin/pg_ctl"))
     if not programs:
-        pytest.skip(f"no database server with TLS is installed ({PLACES})")
+        pytest.skip(f"PostgreSQL with TLS is not installed ({PLACES})")
     programs_folder = programs[-1].parent
     # The path of a socket must be short.
     folder = Path(tempfile.mkdtemp(prefix="heddle-tls-", dir="/tmp"))
