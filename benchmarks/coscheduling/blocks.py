@@ -1,6 +1,7 @@
 """Blocks: the same arrivals for each contender, one contender after the other."""
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -36,7 +37,8 @@ class Block:
     """One contender's block: how long each ask took [s], the share of time that was stolen.
 
     `worked_s` is how long the steps of each engine took in all [s]: contenders that do the same
-    work on a machine that stays as fast have about the same.
+    work on a machine that stays as fast have about the same. `driver_s` is the CPU time of this
+    process, which is the contender's: the engines have others [s].
     """
 
     cell: str
@@ -45,6 +47,7 @@ class Block:
     latencies_s: tuple[float, ...]
     stolen: float
     worked_s: Mapping[str, float] = field(default_factory=dict)
+    driver_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +102,18 @@ async def _once(contender: Contender, cell: str, number: int, asks: Sequence[Ask
     salt = f"{cell}-{number}-{contender.name}-{next(_runs)}"
     before_s = Counter(contender.generations.worked_s)
     driver = contender.make(contender.lanes, salt, contender.generations)
+    begun_s = time.process_time()
     try:
         with Stolen() as stolen:
             took = await answered(driver.answer, asks)
     except BaseException:
         await _leave(driver)
         raise
+    driver_s = time.process_time() - begun_s
     await driver.end()
     seconds = tuple(one.seconds for one in took)
     worked_s = dict(Counter(contender.generations.worked_s) - before_s)
-    block = Block(cell, contender.name, number, seconds, stolen.share, worked_s)
+    block = Block(cell, contender.name, number, seconds, stolen.share, worked_s, driver_s)
     return Ran(block, tuple(asks), tuple(one.text for one in took))
 
 
@@ -122,7 +127,8 @@ def _print(block: Block) -> None:
     print(
         f"{block.cell:<13} {block.contender:<18} block {block.number}: "
         f"p50 {median(block.latencies_s):.3f} s, worst {max(block.latencies_s):.3f} s, "
-        f"engines worked {sum(block.worked_s.values()):.1f} s, stolen {block.stolen:.1%}",
+        f"engines worked {sum(block.worked_s.values()):.1f} s, "
+        f"its driver {block.driver_s:.1f} s, stolen {block.stolen:.1%}",
         flush=True,
     )
 
