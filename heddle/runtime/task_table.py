@@ -16,7 +16,8 @@ class TaskRun:
 
     `prefill` names the lease a generation's task belongs to. `epoch` is the lane's at the time
     of sending. The events of a task that is detached only return its credits. Its lane
-    counts its `tokens`.
+    counts its `tokens`, and `is_call` as one that is waited for: of a pair that is the decode, and
+    a guess never is.
     """
 
     request: Request
