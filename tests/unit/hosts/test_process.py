@@ -44,6 +44,7 @@ from tests.helpers.echo_engine import (
     admit,
     texts_to_vectors,
 )
+from tests.helpers.open_files import check_none_left, open_files
 from tests.helpers.port_reader import PortReader, is_running
 from tests.helpers.server_state import eventually
 
@@ -60,10 +61,6 @@ def engine(name: str = "echo", **settings: object) -> EngineSpec:
         64,
         KINDS,
     )
-
-
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
 
 
 def shared_memory_files() -> set[str]:
@@ -90,7 +87,7 @@ def running(
     memory_node: int | None = None,
     environment: tuple[tuple[str, str], ...] = (),
 ) -> Iterator[ProcessLane]:
-    before, files = open_fds(), shared_memory_files()
+    before, files = open_files(), shared_memory_files()
     engines = engines or (engine(),)
     spec = LaneSpec("lane", engines, tuple(cpus), 1, memory_node, environment)
     lane = ProcessLane(spec, limits)
@@ -100,7 +97,7 @@ def running(
     assert pid is not None
     assert not is_running(pid)
     assert lane.health.state in (LaneState.CLOSED, LaneState.FAILED)
-    assert open_fds() == before
+    check_none_left(before)
     assert shared_memory_files() == files
 
 
@@ -419,14 +416,14 @@ def test_a_restart_that_fails_is_told_with_its_reason() -> None:
 def test_a_start_that_fails_is_raised_here(
     start_error: str, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    before = open_fds()
+    before = open_files()
     lane = ProcessLane(
         LaneSpec("lane", (engine(start_error=start_error),)),
         LaneLimits(start_s_max=0.5 if start_error == "slow" else 60.0),
     )
     with pytest.raises(ConfigError, match=message):
         lane.wait_ready()
-    assert open_fds() == before
+    check_none_left(before)
     assert ("Traceback" in capfd.readouterr().err) == (start_error == "unexpected")
 
 
@@ -443,10 +440,10 @@ def test_a_lane_whose_libraries_compute_with_more_than_it_is_held_to_does_not_st
 
 def test_lanes_start_together_or_not_at_all() -> None:
     good, bad = LaneSpec("good", (engine(),)), LaneSpec("bad", (engine(start_error="config"),))
-    before = open_fds()
+    before = open_files()
     with pytest.raises(ConfigError, match="nowhere"):
         start_lanes((good, bad))
-    assert open_fds() == before
+    check_none_left(before)
     lanes = start_lanes((good, LaneSpec("too", (engine("other"),))))
     assert [lane.health.state for lane in lanes] == [LaneState.READY] * 2
     for lane in lanes:

@@ -18,22 +18,19 @@ from heddle.core.results import Ingested
 from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 from heddle.hosts.wire.shared_memory import INLINE_BYTES_MAX, encode
+from tests.helpers.open_files import check_none_left, open_files
 
 Pair = tuple[Channel, Channel]
 
 
-def open_fds() -> int:
-    return len(os.listdir("/proc/self/fd"))
-
-
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    before = open_fds()
+    before = open_files()
     left, right = map(Channel, socket.socketpair())
     yield left, right
     left.close()
     right.close()
-    assert open_fds() == before
+    check_none_left(before)
 
 
 def receive_all(channel: Channel, count: int) -> list[Any]:
