@@ -51,6 +51,7 @@ def serve(tmp_path):
     yield make
     for serving in opened:
         serving.engine.close()
+        serving.store.close()  # an engine without reuse knows nothing of it
 
 
 def priming(neighbours, chunk, prefix=PREFIX):
