@@ -230,6 +230,7 @@ class HeddleDriver:
             tenant=self._salt,
             optimizations=Optimizations.EXACT if kv_reuse is None else Optimizations.APPROX,
             kv_reuse=kv_reuse or FULL_ATTENTION,
+            awaits_end_alone=handle.awaits_end_alone,
         )
         self._work.begins(request_id, ask.workflow)
         self._loop.wake()

@@ -146,6 +146,7 @@ def admit(running: RunningServer, request: Submission, heard: EventSink = unhear
             where=asked.where,
             cache_salt=salt,
             caller=request.caller,
+            awaits_end_alone=handle.awaits_end_alone,
         )
     except HeddleError as error:
         running.tally.failed(asked.priority, error)

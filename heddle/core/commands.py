@@ -16,7 +16,10 @@ runtime, which steers each engine by its own tasks, knows nothing of them. (ADR 
 
 
 class Admit(NamedTuple):
-    """Start a task; report Progress every `report_every` units (tokens, or scanned lists)."""
+    """Start a task; report Progress every `report_every` units (tokens, or scanned lists).
+
+    0 = never. The first token of a decode is reported beside those.
+    """
 
     task: Task
     report_every: int = 1

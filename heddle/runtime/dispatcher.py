@@ -52,6 +52,7 @@ from heddle.workflow.workflow import Workflow
 
 PAIR_CREDITS = 2
 LIKELY: Final = 0.9  # how sure a guess usually is that is made
+UNREAD_TOKENS: Final = 16  # of a text that nobody takes as it comes, in one report
 FIXES: Final[Mapping[PrimitiveKind, str]] = {
     PrimitiveKind.PREFILLING: ": name a model that writes, such as --model reader (in Python "
     "generator='reader'), or ask the workflow 'quote'",
@@ -443,8 +444,11 @@ class Dispatcher:
         )
         decode.ready_s = decode.sent_s = now_s
         decode.engine, decode.prefill = prefill.engine, prefill
+        # Each report costs both sides; by these, too, a lost text is written on.
+        is_read = bool(decode.plan.items_to) or not request.awaits_end_alone()
+        every = 1 if is_read else UNREAD_TOKENS
         decode_id = self.tasks.send(
-            lane, request, decode, decode.payload, report_every=1, now_s=now_s
+            lane, request, decode, decode.payload, report_every=every, now_s=now_s
         )
         self.tasks.lease(prefill_id, decode_id)
 

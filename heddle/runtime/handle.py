@@ -37,6 +37,7 @@ class Handle:
         # Who waits for the answer alone isn't woken by every event before it.
         self._event_wakers: list[Waker] = []
         self._end_wakers: list[Waker] = []
+        self._is_read = False  # event by event
 
     # -- the runtime's side -------------------------------------------------------------------
 
@@ -63,6 +64,10 @@ class Handle:
         self._events.append(event)
 
     # -- the caller's side --------------------------------------------------------------------
+
+    def awaits_end_alone(self) -> bool:
+        """Whether somebody waits for the answer, and nobody has begun to read the events."""
+        return bool(self._end_wakers) and not self._is_read
 
     @property
     def is_done(self) -> bool:
@@ -105,6 +110,7 @@ class Handle:
         return self._outcome()
 
     async def __aiter__(self) -> AsyncIterator[RequestEvent]:
+        self._is_read = True
         try:
             while True:
                 await self._wait_for(self._has_news, self._event_wakers)
@@ -117,6 +123,7 @@ class Handle:
             raise
 
     def __iter__(self) -> Iterator[RequestEvent]:
+        self._is_read = True
         while True:
             self._block_until(self._has_news, self._event_wakers)
             event = self._take()

@@ -199,7 +199,8 @@ class Request:
     program that it is a call of; its run's first request is `first_request`, which came at
     `run_since_s` (0 and -1 = it is a run by itself). `run_texts` are its drafts; None = it has
     none. `loads` are the ids of its `LoadKv`, and the engines that they were sent to. `lookup` is
-    that of its answer cache, and `kept` the answer which that has found.
+    that of its answer cache, and `kept` the answer which that has found. `awaits_end_alone` says
+    whether nobody takes its texts as they come.
     """
 
     id: int
@@ -241,6 +242,7 @@ class Request:
     returned_text: str | None = None
     lookup: LookupDraft | None = None
     kept: KeptAnswer | None = None
+    awaits_end_alone: Callable[[], bool] = lambda: False
     is_ended: bool = False
 
     @property

@@ -4,7 +4,7 @@ It knows no thread and no loop: whoever drives it calls `cycle(now_s)` whenever 
 in, a request was submitted, or the time it asked for has passed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heddle.core.errors import Cancelled, HeddleError, InputError
@@ -164,6 +164,7 @@ class Runtime:
         where: Where = (),
         cache_salt: str | None = None,
         caller: Caller | None = None,
+        awaits_end_alone: Callable[[], bool] = lambda: False,
     ) -> int:
         """Admit a request and return its id; its events go to `sink`.
 
@@ -172,6 +173,7 @@ class Runtime:
         `where`, which documents are found; `kv_reuse` is followed where `optimizations` is APPROX.
         Only prompts with the same `cache_salt` share their KV; None = all of the tenant's do.
         Requests of one `caller`'s run, where another program drives, are as old as its first.
+        While `awaits_end_alone` is true, texts come in larger pieces.
 
         Raises:
             InputError: an input is missing, unknown, empty or too long, or it has ended lanes.
@@ -203,6 +205,7 @@ class Runtime:
             caller=caller,
             first_request=0 if run is None else run.first_request,
             run_since_s=-1.0 if run is None else run.since_s,
+            awaits_end_alone=awaits_end_alone,
         )
         if caller is not None:
             request.receipt.run, request.receipt.caller = caller.run, caller.node

@@ -106,6 +106,12 @@ class Decode:
         return self.grammar is not None and self.grammar.is_over
 
     @property
+    def is_to_report(self) -> bool:
+        """Whether what it has written is to be told now: its first token at once."""
+        written = len(self.output_ids)
+        return bool(self.report_every) and (written == 1 or written % self.report_every == 0)
+
+    @property
     def is_at_interval(self) -> bool:
         """Whether it has written as many tokens of its own as it should before it pauses."""
         own = len(self.output_ids) - self.num_continued_tokens

@@ -145,7 +145,7 @@ class Generations:
             self._finish(sequence, decode, FinishReason.LENGTH)
         elif decode.is_at_interval:
             self._finish(sequence, decode, FinishReason.INTERVAL)
-        elif decode.report_every and len(decode.output_ids) % decode.report_every == 0:
+        elif decode.is_to_report:
             self._report_tokens(decode)
 
     def _finish(

@@ -74,6 +74,30 @@ class TestDeltas:
         assert len(handle._events) == 1
 
 
+class TestAwaitsEndAlone:
+    def test_while_somebody_waits_for_the_answer(self, handle):
+        async def wait():
+            assert not handle.awaits_end_alone()
+            waiting = asyncio.ensure_future(handle)
+            await _turn()
+            assert handle.awaits_end_alone()
+            handle.push(ANSWER)
+            assert await waiting is ANSWER
+
+        asyncio.run(wait())
+
+    def test_not_where_events_are_read_as_well(self, handle):
+        async def wait():
+            waiting = asyncio.ensure_future(handle)
+            reading = asyncio.ensure_future(anext(aiter(handle)))
+            await _turn()
+            assert not handle.awaits_end_alone()
+            handle.push(ANSWER)
+            assert (await waiting, await reading) == (ANSWER, ANSWER)
+
+        asyncio.run(wait())
+
+
 class TestEnd:
     def test_the_result_is_the_answer(self, handle):
         assert not handle.is_done

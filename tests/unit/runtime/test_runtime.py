@@ -16,6 +16,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations, Priority
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
+from heddle.runtime.dispatcher import UNREAD_TOKENS
 from heddle.runtime.events import NodeFinished, NodeStarted, Retrieved, TokenDelta
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
@@ -77,6 +78,13 @@ def test_a_decode_is_sent_with_its_prefill(bench, draft):
     prefill, decode = bench.llm.tasks()
     assert decode.payload.prefill_task == prefill.task_id
     assert bench.llm.credits.used == 2
+
+
+@pytest.mark.parametrize(("awaits_end_alone", "every"), [(True, UNREAD_TOKENS), (False, 1)])
+def test_a_text_that_nobody_reads_is_told_in_larger_pieces(bench, draft, awaits_end_alone, every):
+    bench.submit(draft, awaits_end_alone=lambda: awaits_end_alone)
+    _, decode = bench.llm.sent(Admit)
+    assert decode.report_every == every
 
 
 def test_every_task_carries_who_asks(bench, hyde):

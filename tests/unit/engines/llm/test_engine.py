@@ -29,8 +29,10 @@ def test_a_prefill_and_its_decode_answer_once_each():
     assert "".join(p.text for p in progress) == generated.text
 
 
-@pytest.mark.parametrize(("every", "sizes"), [(0, []), (1, [1, 1, 1, 1, 1]), (2, [2, 2, 1])])
-def test_report_every_merges_tokens(every, sizes):
+@pytest.mark.parametrize(
+    ("every", "sizes"), [(0, []), (1, [1, 1, 1, 1, 1]), (2, [1, 1, 2, 1]), (3, [1, 2, 2])]
+)
+def test_report_every_merges_tokens_behind_the_first(every, sizes):
     lane = Lane()
     lane.prefill(1, PROMPT)
     lane.decode(2, 1, max_tokens=5, report_every=every)
