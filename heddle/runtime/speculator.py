@@ -197,9 +197,12 @@ class Speculator:
             self._read.pop(key, None)
         prompts: list[Provisional] = []
         stored: list[Provisional] = []
+        work_s = self.dispatcher.lane_for(PrimitiveKind.PREFILLING).work_s if self._looks else 0.0
         for key, look in self._looks.items():
             if takes_stored_kv(look.request):
                 consider, found = self._consider_kv, stored
+            elif work_s >= look.rest_s(now_s) and look.prefill.guess is None:
+                continue  # under load this is said of every look in every cycle
             else:
                 consider, found = self._consider, prompts
             self.requests.guard(look.request, now_s, consider, key, look, found, now_s)
