@@ -32,6 +32,7 @@ from heddle.hosts.resting_memory import RestingMemory
 from heddle.hosts.turns import Turns
 from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed, Framing, MessageTooLarge
+from heddle.hosts.wire.held_frames import HeldFrames
 from heddle.hosts.wire.sealed import STATE_BYTES, Sealed, SealState
 from heddle.hosts.wire.shared_memory import SharedMemory
 from heddle.runtime.supervision import Heartbeat
@@ -152,24 +153,31 @@ def serve(channel: Channel, engines: Sequence[GuardedEngine], pulse: Pulse) -> N
 
     Raises: ChannelClosed: the parent is gone.
     """
-    turns = Turns(engines)
+    turns, held = Turns(engines), HeldFrames()
     while True:
-        chosen, wait_s = turns.choose(time.monotonic())
+        now_s = time.monotonic()
+        chosen, wait_s = turns.choose(now_s)
+        if wait_s > 0 or now_s >= held.due_s:
+            for engine, frames in held.take().items():
+                _send_frames(channel, FromEngine(engine, frames))
         for message in channel.receive(wait_s=wait_s):
             if isinstance(message, ToEngine):
                 refusal = engines[message.engine].apply(message.command)
-                if refusal is not None:
-                    channel.send(FromEngine(message.engine, refusal))
+                if refusal is not None:  # its number is behind those that are held
+                    told = held.add(message.engine, refusal, now_s)
+                    channel.send(FromEngine(message.engine, told))
         if chosen is None or wait_s > 0:
             continue
-        engine = engines[chosen]
-        if not engine.wants_step:  # a command that came in between took its work away
+        guarded = engines[chosen]
+        if not guarded.wants_step:  # a command that came in between took its work away
             continue
-        urgency = engine.live.most_urgent
-        pulse.enter(engine.engine.name, engine.predicted_step_s())
-        frame = engine.step(time.monotonic())
+        urgency = guarded.live.most_urgent
+        pulse.enter(guarded.engine.name, guarded.predicted_step_s())
+        frame = guarded.step(time.monotonic())
         pulse.leave()
-        _send_frame(channel, FromEngine(chosen, frame))
+        told = held.add(chosen, frame, time.monotonic())
+        if told:
+            _send_frames(channel, FromEngine(chosen, told))
         turns.stepped(chosen, urgency, frame, time.monotonic())
 
 
@@ -185,16 +193,17 @@ def close_all(engines: Sequence[SteppedEngine]) -> None:
         closed.result()
 
 
-def _send_frame(channel: Channel, message: FromEngine) -> None:
+def _send_frames(channel: Channel, message: FromEngine) -> None:
     try:
         channel.send(message)
     except ChannelClosed:
         raise
     except Exception:  # a result that pickle refuses must not take its neighbours along
-        _log.exception("a frame of engine %s can't be sent as it is", message.frame.lane)
-        bytes_max = channel.message_bytes_max / (2 * max(1, len(message.frame.events)))
-        events = tuple(_sendable(event, bytes_max) for event in message.frame.events)
-        channel.send(FromEngine(message.engine, message.frame._replace(events=events)))
+        *quiet, told = message.frames
+        _log.exception("a frame of engine %s can't be sent as it is", told.lane)
+        bytes_max = channel.message_bytes_max / (2 * max(1, len(told.events)))
+        events = tuple(_sendable(event, bytes_max) for event in told.events)
+        channel.send(FromEngine(message.engine, (*quiet, told._replace(events=events))))
 
 
 def _sendable(event: Event, bytes_max: float) -> Event:

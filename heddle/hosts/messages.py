@@ -44,7 +44,7 @@ class ToEngine(NamedTuple):
 
 
 class FromEngine(NamedTuple):
-    """A frame of the lane's engine with this index."""
+    """Frames of the lane's engine with this index, oldest first."""
 
     engine: int
-    frame: Frame
+    frames: tuple[Frame, ...]

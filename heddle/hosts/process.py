@@ -317,8 +317,9 @@ class ProcessLane:
         touched: set[int] = set()
         for message in messages:
             match message:
-                case FromEngine(engine=engine, frame=frame):
-                    self._ports[engine].deliver(frame)
+                case FromEngine(engine=engine, frames=frames):
+                    for frame in frames:
+                        self._ports[engine].deliver(frame)
                     touched.add(engine)
                 case Heartbeat():
                     self._supervisor.heard(now_s, message)
