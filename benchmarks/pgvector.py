@@ -38,10 +38,10 @@ K: Final = 10
 RECALL_MIN: Final = 0.95
 ROUNDS: Final = 3
 QUERIES_QUICK: Final = 20
-NPROBES: Final = (2, 4, 8, 12, 16, 24, 32, 48, 64)
+NPROBES: Final = (4, 8, 16, 32, 48, 64, 80, 96, 128)
 EFFORTS: Final = {
     "hnsw.ef_search": (20, 40, 60, 80, 100, 150, 200, 400),
-    "ivfflat.probes": (2, 4, 8, 12, 16, 24, 32, 48, 64),
+    "ivfflat.probes": NPROBES,
 }
 INDEXES: Final = {
     "hnsw.ef_search": "USING hnsw (vec vector_ip_ops) WITH (m = 16, ef_construction = 200)",
