@@ -77,7 +77,7 @@ web/node_modules/.package-lock.json: web/package.json web/package-lock.json
 page: web/node_modules/.package-lock.json
 	cd web && npm run build
 
-# The pictures of docs/page.md.
+# The pictures of docs/guide/page.md.
 screenshots: setup
 	$(BIN)/python -m tools.screenshots
 

@@ -1,9 +1,9 @@
 """Do what a new user does, and write down the cost: `python -m tools.first_evening FOLDER...`.
 
-An empty environment gets torch and the wheels of `dist/`, as docs/install.md says. The folders
-are indexed, and each question is asked by `heddle ask`. Every command runs as a user types it, in
-a folder with a copy of the manuals and an empty cache. For each, its exit code, CPU seconds (of it
-and of the processes that it waited for), seconds and words are printed as Markdown.
+An empty environment gets torch and the wheels of `dist/`, as docs/start/install.md says. The
+folders are indexed, and each question is asked by `heddle ask`. Every command runs as a user types
+it, in a folder with a copy of the manuals and an empty cache. For each, its exit code, CPU seconds
+(of it and of the processes that it waited for), seconds and words are printed as Markdown.
 docs/results/first-evening.md has the stumbles that a reader found in them.
 """
 

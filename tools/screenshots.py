@@ -1,4 +1,4 @@
-"""Take the pictures of docs/page.md: `python -m tools.screenshots`.
+"""Take the pictures of docs/guide/page.md: `python -m tools.screenshots`.
 
 The demo's archive of a town is indexed into a temporary folder and served in this process. A
 headless Chromium asks a question and takes a picture of each view into docs/images.
@@ -32,7 +32,7 @@ HEIGHT: Final = 1000
 
 def main() -> int:
     """Take the pictures; exit code 1 where there is no browser."""
-    parser = argparse.ArgumentParser(description="Take the pictures of docs/page.md.")
+    parser = argparse.ArgumentParser(description="Take the pictures of docs/guide/page.md.")
     parser.add_argument("--into", type=Path, default=IMAGES, help="folder; default: docs/images")
     parser.add_argument("--question", default=QUESTION, help=f"default: {QUESTION}")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """A copy of a corpus whose popular chunks have their KV stored, as FusionRAG prepares them.
 
 What a day's questions retrieve most is primed: raw KV, and KV on top of each chunk's neighbours
-(docs/kv-reuse.md). It is made once and kept in the cache; a run works on a copy, whose files are
-links, and the files that it adds end with the copy.
+(docs/guide/kv-reuse.md). It is made once and kept in the cache; a run works on a copy, whose files
+are links, and the files that it adds end with the copy.
 """
 
 import os

@@ -27,7 +27,7 @@ def wrap(program: P, engine: object = None, **options: Any) -> P:
         engine: a `heddle.Server`, or the address of a running one; None = that of the Heddle
             components within.
         options: `deadline_s` and `priority` of each run, `on_receipt`, which is called with each
-            run's RunReceipt, and what the framework's adapter takes (docs/adapters.md).
+            run's RunReceipt, and what the framework's adapter takes (docs/guide/adapters.md).
 
     Raises:
         ConfigError: it is none of these, nothing in it can be Heddle's, or an option can't be used.

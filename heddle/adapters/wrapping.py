@@ -56,7 +56,7 @@ class Wrapping:
         if unknown:
             raise ConfigError(
                 f"wrap: {unknown[0]!r} is no option; it takes {', '.join(known)} and those of "
-                "docs/adapters.md"
+                "docs/guide/adapters.md"
             )
         priority, on_receipt = options.get("priority"), options.get("on_receipt")
         try:

@@ -38,7 +38,7 @@ class OwnEngine:
 
 @dataclass(frozen=True, slots=True)
 class Extensions:
-    """Passes and engines beside Heddle's own; see docs/extending.md.
+    """Passes and engines beside Heddle's own; see docs/guide/extending.md.
 
     Args:
         graph_passes: run behind Heddle's, in this order.

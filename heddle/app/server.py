@@ -223,7 +223,7 @@ class Server:
                 seed: equal seeds draw equal tokens; None = 0.
                 stop: a text, or up to 16, before which the answer ends.
                 constraint: what the answer has to be: JSON of a schema, a match of a regex, one of
-                    some texts (docs/structured.md).
+                    some texts (docs/guide/structured.md).
 
         Raises:
             Busy: too many requests are in flight; nothing was started.

@@ -1,4 +1,4 @@
-"""What the runtime tells a lane. Nothing else crosses that boundary. (docs/architecture.md)
+"""What the runtime tells a lane. Nothing else crosses that boundary. (docs/design/architecture.md)
 
 NamedTuples, because making them is a good part of the runtime's own work. (frames.py)
 """

@@ -1,4 +1,4 @@
-"""What a lane tells the runtime: one frame a step. (docs/architecture.md)
+"""What a lane tells the runtime: one frame a step. (docs/design/architecture.md)
 
 These are NamedTuples: every step makes and pickles some, and a frozen dataclass takes about three
 times as long to make.

@@ -24,7 +24,7 @@ class Clock(Protocol):
 
 
 class EnginePort(Protocol):
-    """What the runtime holds of an engine, wherever it lives. (docs/architecture.md)"""
+    """What the runtime holds of an engine, wherever it lives. (docs/design/architecture.md)"""
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class Timed(Protocol):
 
 
 class SteppedEngine(Protocol):
-    """What a lane's own loop drives. (docs/architecture.md)"""
+    """What a lane's own loop drives. (docs/design/architecture.md)"""
 
     @property
     def name(self) -> str:

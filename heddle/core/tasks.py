@@ -19,7 +19,7 @@ _RUN: Final = re.compile(rf"[A-Za-z0-9._:-]{{1,{RUN_CHARS_MAX}}}")
 
 
 class Optimizations(Enum):
-    """How far Heddle may go to be fast. (docs/architecture.md#exactness)"""
+    """How far Heddle may go to be fast. (docs/design/architecture.md#exactness)"""
 
     OFF = "off"
     EXACT = "exact"

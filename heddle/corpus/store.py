@@ -1,4 +1,4 @@
-"""The corpus: documents, chunks and vectors, with one log. (docs/architecture.md#what-lasts)
+"""The corpus: documents, chunks and vectors, with one log. (docs/design/architecture.md#what-lasts)
 
 SQLite or PostgreSQL is the only write-ahead log; every index file is derived from what `vectors`
 and `deleted` tell, and replays from the revision it covers.

@@ -1,7 +1,8 @@
-"""A lane: engines in a process of their own, one EnginePort each. (docs/architecture.md#lanes)
+"""A lane: engines in a process of their own, one EnginePort each.
 
-One thread of the parent belongs to each lane. It starts the process, reads its frames, notices
-that it died or hangs, and starts it again; the runtime's loop only ever appends to a socket.
+(docs/design/architecture.md#lanes) One thread of the parent belongs to each lane. It starts the
+process, reads its frames, notices that it died or hangs, and starts it again; the runtime's loop
+only ever appends to a socket.
 """
 
 import contextlib

@@ -43,7 +43,9 @@ class PageChain:
 
 
 class PrefixIndex:
-    """Finds pages by digest. Only exact KV is ever published. (docs/architecture.md#exactness)
+    """Finds pages by digest. Only exact KV is ever published.
+
+    (docs/design/architecture.md#exactness)
 
     Mutates: marks published pages in the ledger; what is evicted there is not found any more.
     """

@@ -1,4 +1,4 @@
-"""What a cycle pass sees and may ask for, frozen both ways. (docs/architecture.md#passes)"""
+"""What a cycle pass sees and may ask for, frozen both ways. (docs/design/architecture.md#passes)"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

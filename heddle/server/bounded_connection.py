@@ -2,7 +2,7 @@
 
 uvicorn bounds neither the time that a request's head takes nor its number of headers, and its
 `limit_concurrency` counts connections that ask for nothing, so that some hundred of them turn
-everybody away. (docs/serving.md#bounds)
+everybody away. (docs/guide/serving.md#bounds)
 """
 
 import asyncio

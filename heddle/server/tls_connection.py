@@ -1,7 +1,7 @@
 """A connection that is encrypted, with the bounds of one that isn't.
 
 asyncio's own TLS servers show a connection when its handshake is done, after up to 60 s, and so
-don't let those that never finish one make room for others. (docs/serving.md#bounds)
+don't let those that never finish one make room for others. (docs/guide/serving.md#bounds)
 """
 
 import asyncio

@@ -320,7 +320,8 @@ class RAGraph:
         """Look for an earlier answer before anything runs, and keep the answer for later requests.
 
         An answer is taken where the question is the same, or with a `similarity`, the least cosine,
-        a similar one, and where its searches find the same passages now (docs/answer-cache.md).
+        a similar one, and where its searches find the same passages now
+        (docs/guide/answer-cache.md).
 
         Raises:
             WorkflowError: a second cache, a taken id, or a similarity out of range.

@@ -100,7 +100,7 @@ def test_no_file_cites_a_document_that_is_not_here() -> None:
 
 def test_citations_are_found_at_all() -> None:
     found = dict((cited, path) for path, cited in citations())
-    assert "docs/architecture.md#what-lasts" in found
+    assert "docs/design/architecture.md#what-lasts" in found
     assert "ADR 11" in found
 
 

@@ -14,12 +14,12 @@ HEAD = f"""\
 
 The endpoints of [`heddle serve`](cli.md#heddle-serve). Bodies are JSON, of at most
 {BODY_BYTES_MAX >> 20} MiB, with the header `Content-Type: application/json`; files are forms. With
-[API keys](../serving.md#keys) every path but `/health`, `/ready`, `/version`, `/docs` and the files
-of the [page](../page.md) asks for the header `Authorization: Bearer KEY`. `GET /docs` shows the
-same on a page, `GET /openapi.json` to programs.
+[API keys](../guide/serving.md#keys) every path but `/health`, `/ready`, `/version`, `/docs` and the
+files of the [page](../guide/page.md) asks for the header `Authorization: Bearer KEY`. `GET /docs`
+shows the same on a page, `GET /openapi.json` to programs.
 
 An error is `{{"error": {{"message": ..., "type": ..., "param": ..., "code": ...}}}}`: the field and
-[OpenAI's word](../openai.md#errors) for it, or null. Its status is one of these:
+[OpenAI's word](../guide/openai.md#errors) for it, or null. Its status is one of these:
 """
 STATUSES: Final = (
     ("400", "the request can't be used; the message names the field"),

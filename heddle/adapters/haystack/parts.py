@@ -119,7 +119,7 @@ def _check_all_used(wanted: Mapping[str, object], parts: Mapping[str, Part]) -> 
         if given and option not in known:
             raise ConfigError(
                 f"wrap: {option}= finds no component: none has the sockets of a {option} "
-                "(docs/adapters.md#haystack); leave it out, or put Heddle's into the pipeline"
+                "(docs/guide/adapters.md#haystack); leave it out, or put Heddle's into the pipeline"
             )
 
 

@@ -1,4 +1,4 @@
-"""Where the LLM lanes of a server stand on the nodes of a cluster. Pure. (docs/cluster.md)"""
+"""Where the LLM lanes of a server stand on the nodes of a cluster. Pure. (docs/guide/cluster.md)"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The placement plan: cores, threads and bytes of each lane. (docs/architecture.md#lanes)"""
+"""The placement plan: cores, threads and bytes of each lane. (docs/design/architecture.md#lanes)"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

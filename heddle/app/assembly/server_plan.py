@@ -374,7 +374,7 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
     """Return the dtype to embed with: as asked, else as the corpus was embedded, else the fastest.
 
     Passages and questions have one dtype: vectors of two are close, but not equal.
-    (docs/architecture.md#exactness)
+    (docs/design/architecture.md#exactness)
     """
     if wanted != "auto":
         return wanted

@@ -1,1 +1,1 @@
-"""A corpus in a PostgreSQL database, in a schema of its own. (docs/postgresql.md)"""
+"""A corpus in a PostgreSQL database, in a schema of its own. (docs/guide/postgresql.md)"""

@@ -1,4 +1,4 @@
-"""A corpus in PostgreSQL: connections, transactions, tenants. (docs/postgresql.md)"""
+"""A corpus in PostgreSQL: connections, transactions, tenants. (docs/guide/postgresql.md)"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

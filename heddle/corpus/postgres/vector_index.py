@@ -1,6 +1,6 @@
 """Searches by vectors inside PostgreSQL: pgvector's index over copies of the live vectors.
 
-(docs/postgresql.md#search-inside-postgresql)
+(docs/guide/postgresql.md#search-inside-postgresql)
 """
 
 from collections.abc import Callable, Iterator, Mapping

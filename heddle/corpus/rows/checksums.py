@@ -1,4 +1,4 @@
-"""Checksums tell a damaged row from what was written. (docs/architecture.md#what-lasts)
+"""Checksums tell a damaged row from what was written. (docs/design/architecture.md#what-lasts)
 
 They are against silent damage, not against somebody who can write the file. A row that an older
 Heddle wrote has none and passes unchecked.

@@ -1,4 +1,4 @@
-"""A corpus in a directory: its SQLite file. (docs/architecture.md#what-lasts)"""
+"""A corpus in a directory: its SQLite file. (docs/design/architecture.md#what-lasts)"""
 
 import os
 import sqlite3

@@ -1,10 +1,11 @@
-"""The tables of a corpus, and how a file is recognised as one. (docs/architecture.md#what-lasts)
+"""The tables of a corpus, and how a file is recognised as one.
 
-A document is stored in versions: at most one is `live` (searchable) and at most one `pending`
-(some of its chunks still have no vector). Ids are unique within a tenant. Vectors have a table of
-their own, so that reading a passage never reads a vector, and storing a vector never moves a text.
-`vectors.revision` is 0 until the document is live. `words` indexes the texts of chunks for BM25
-(SQLite's FTS5); it holds no copy of them, and triggers keep it in step.
+(docs/design/architecture.md#what-lasts) A document is stored in versions: at most one is `live`
+(searchable) and at most one `pending` (some of its chunks still have no vector). Ids are unique
+within a tenant. Vectors have a table of their own, so that reading a passage never reads a
+vector, and storing a vector never moves a text. `vectors.revision` is 0 until the document is live.
+`words` indexes the texts of chunks for BM25 (SQLite's FTS5); it holds no copy of them, and triggers
+keep it in step.
 """
 
 import logging

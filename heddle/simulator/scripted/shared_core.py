@@ -15,7 +15,8 @@ from heddle.simulator.device import SimulatedDevice
 from heddle.simulator.timeline import Timeline
 
 STEP_S_MIN: Final = 1e-5  # a step that only reports events takes time too
-NOTICED_S: Final = 2.0  # a lane without a sign of life is lost after this time (docs/cluster.md)
+# A lane without a sign of life is lost after this time. (docs/guide/cluster.md)
+NOTICED_S: Final = 2.0
 
 
 @dataclass(slots=True, eq=False)

@@ -88,7 +88,7 @@ def test_rounds_are_shown(capsys, tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["every_16", "in_doubt"])
 def test_the_example_of_the_documentation(capsys, tmp_path: Path, name: str):
-    text = (Path(__file__).parents[3] / "docs/retrieval-while-decoding.md").read_text()
+    text = (Path(__file__).parents[3] / "docs/guide/retrieval-while-decoding.md").read_text()
     file = tmp_path / "mine.py"
     file.write_text(text.split("```python\n")[1].split("```")[0])
     assert main(["explain", f"{file}:{name}"]) == 0

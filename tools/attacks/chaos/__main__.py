@@ -15,7 +15,7 @@ from tools.attacks.result import publish
 
 BROKEN: Final = (CHANGES, PREFILL_DECODE, SHARDS, GRAPH, KV_REUSE, REPLICAS)
 REQUESTS: Final = 3_000
-# Kills and freezes of one server are fewer than what gives a lane up (docs/serving.md).
+# Kills and freezes of one server are fewer than what gives a lane up (docs/guide/serving.md).
 PLAN: Final = (*FAULTS, "kill", "kill", "kill", "freeze")
 NONE_ALLOWED: Final = ("lost", "answered_twice", "shown_twice")
 PAUSES_S_MAX: Final = {

@@ -15,7 +15,7 @@ from tools.attacks.chaos.scene import RECOVER_S_MAX, Scene
 from tools.attacks.exchange import JSON, Request, wire
 
 Fault: TypeAlias = Callable[[Scene], None]
-EXIT_LANE: Final = 4  # docs/serving.md, Stopping
+EXIT_LANE: Final = 4  # docs/guide/serving.md, Stopping
 SLOW_CLIENTS: Final = 40
 SLOW_S: Final = 0.3
 STORM_S_MAX: Final = 120.0

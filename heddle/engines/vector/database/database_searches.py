@@ -1,4 +1,7 @@
-"""Searches that the corpus's database carries out. (docs/postgresql.md#search-inside-postgresql)"""
+"""Searches that the corpus's database carries out.
+
+(docs/guide/postgresql.md#search-inside-postgresql)
+"""
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

@@ -87,7 +87,7 @@ def test_vectors_do_not_depend_on_batch_mates(minilm: EmbeddingEngine) -> None:
 
 
 def assert_close(found: np.ndarray, expected: np.ndarray, dtype: str) -> None:
-    """docs/embedding.md: 1e-5 for each value in float32; a cosine of 0.999 in bfloat16."""
+    """docs/guide/embedding.md: 1e-5 for each value in float32; a cosine of 0.999 in bfloat16."""
     if dtype == "float32":
         np.testing.assert_allclose(found, expected, atol=1e-5)
     assert (found * expected).sum(-1).min() > 0.999
