@@ -19,7 +19,7 @@ from heddle.core.search_scope import EVERYBODYS, SearchScope
 class SegmentRole(Enum):
     """What a piece of a prompt is; chunks may have a KV of their own.
 
-    (docs/design/architecture.md#chunk-kv)
+    (docs/design/kv-journey.md)
     """
 
     TEXT = "text"
