@@ -1,7 +1,8 @@
-"""Every page is reached from the index, and the glossary keeps to its own rules."""
+"""Every page is reached from the index, names what is there, and keeps to its form."""
 
 import dataclasses
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,20 @@ PAGES: Final = sorted(DOCS.rglob("*.md"))
 BESIDE: Final = ("*.md", "examples/*.md", "models/**/*.md", "tests/*.md")
 LINKED: Final = [*PAGES, *(page for beside in BESIDE for page in sorted(ROOT.glob(beside)))]
 LINK: Final = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+DOORS: Final = ("Start", "Guide", "Reference", "Design", "Results", "Development")
+PAGES_IN_A_FOLDER_MAX: Final = 24
+README_LINES_MAX: Final = 100
+STATES: Final = {"works", "new", "missing"}
+CHANGES: Final = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+# Of the design pages: the folder that paths are below, beside heddle/ and the root.
+ENGINES: Final = {
+    "embedding-engine": "embedding",
+    "llm-engine": "llm",
+    "reading-engine": "reading",
+    "vector-engine": "vector",
+}
+DESIGN: Final = sorted({*DOCS.glob("design/*.md")} - {DOCS / "design/kv-fusion-properties.md"})
+SOURCE: Final = re.compile(r"`([\w/]+\.py)`(?: \|)?((?:,? `(?![\w/]+\.py`)[\w.]+`)*)")
 OTHER_FLAGS: Final = (("generator", "model"), ("prompt_file", "prompt"))
 GLOSSARY: Final = (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8")
 
@@ -56,6 +71,63 @@ def test_every_page_is_reached_from_the_index() -> None:
 
 def test_the_readme_leads_to_the_index() -> None:
     assert "docs/index.md" in set(links(ROOT / "README.md"))
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES_MAX
+
+
+def test_the_index_has_a_door_for_each_folder() -> None:
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^## (.+)$", index, re.MULTILINE)) == DOORS
+    folders = {path.parent for path in PAGES} - {DOCS, DOCS / "adr"}
+    assert {folder.name.capitalize() for folder in folders} == set(DOORS)
+
+
+def test_a_folder_of_pages_can_be_taken_in() -> None:
+    folders = Counter(page.parent.name for page in PAGES if page.parent.name != "adr")
+    assert max(folders.values()) <= PAGES_IN_A_FOLDER_MAX, folders
+
+
+def sources(page: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Return the sources that a design page names, and the names that stand right behind each."""
+    places = [ROOT / "heddle", ROOT / "heddle/engines" / ENGINES.get(page.stem, ""), ROOT]
+    for path, names in SOURCE.findall(page.read_text(encoding="utf-8")):
+        there = [place / path for place in places if (place / path).is_file()]
+        assert there, f"{name(page)} names {path}, which is not there"
+        yield there[0], [named.rpartition(".")[2] for named in re.findall(r"`([\w.]+)`", names)]
+
+
+@pytest.mark.parametrize("page", DESIGN, ids=name)
+def test_what_a_design_page_names_is_in_its_file(page: Path) -> None:
+    for path, named in sources(page):
+        text = path.read_text(encoding="utf-8")
+        for one in named:
+            defined = rf"^\s*(?:(?:async )?def|class) {one}\b|^{one}\b.*="
+            assert re.search(defined, text, re.MULTILINE), f"{one} is not in {name(path)}"
+
+
+def test_design_pages_name_sources_at_all() -> None:
+    named = [one for page in DESIGN for _, names in sources(page) for one in names]
+    assert len(named) > 100
+    assert {"plan_substage", "evict_coldest", "fault", "speculation_cost_s"} <= set(named)
+
+
+def test_each_row_of_the_status_page_has_a_state_and_a_page() -> None:
+    text = (DOCS / "status.md").read_text(encoding="utf-8")
+    rows = [line.strip("|").split("|") for line in re.findall(r"^\| .+$", text, re.MULTILINE)]
+    rows = [[cell.strip() for cell in row] for row in rows if row[0].strip() != "feature"]
+    assert len(rows) > 50
+    assert [row for row in rows if len(row) != 5 or row[1] not in STATES or not row[4]] == []
+    assert [row for row in rows if row[1] != "missing" and not row[3]] == [], "tested on?"
+
+
+def test_the_changelog_has_the_form_of_keep_a_changelog() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert versions[0] == "[Unreleased]"
+    assert [v for v in versions[1:] if not re.fullmatch(r"\[[\d.]+\] - \d{4}-\d\d-\d\d", v)] == []
+    assert set(re.findall(r"^### (.+)$", text, re.MULTILINE)) <= CHANGES
 
 
 def test_a_word_has_one_entry_in_the_glossary() -> None:
