@@ -79,7 +79,7 @@ def detect_devices(machine: MachineFacts, root: Path = Path("/")) -> tuple[Devic
             has_fast_bfloat16=_has_bfloat16(machine),
             quota=machine.cpu_quota,
         )
-        for node, cpus in _numa_nodes(machine.cpus, root)
+        for node, cpus in numa_nodes(machine.cpus, root)
     ]
     return (*gpus, *npus, *nodes)
 
@@ -98,8 +98,8 @@ def _npu_files(root: Path) -> list[Path]:
     return sorted((root / "dev").glob("davinci[0-9]*"))
 
 
-def _numa_nodes(usable: Sequence[int], root: Path) -> list[tuple[int, tuple[int, ...]]]:
-    """Return each node's number and its usable cores; one node where the system names none."""
+def numa_nodes(usable: Sequence[int], root: Path = Path("/")) -> list[tuple[int, tuple[int, ...]]]:
+    """Return each NUMA node's number and its usable cores; one node where the system names none."""
     nodes = []
     for folder in (root / "sys/devices/system/node").glob("node[0-9]*"):
         cpus = _cores_listed(folder / "cpulist").intersection(usable)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from heddle.app.assembly.cluster_plan import ClusterPlan, NodeFacts
 from heddle.app.server_config import ServerConfig
@@ -15,6 +14,7 @@ from heddle.hosts.lane_process import LaneProcess, StartedLane
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.nodes.address import agent_addresses
 from heddle.hosts.nodes.facts import Node, ask_nodes, hold
+from heddle.hosts.nodes.messages import LaneBody
 from heddle.hosts.nodes.ray_agents import start_ray_agents
 from heddle.hosts.nodes.remote_process import RemoteProcess
 from heddle.hosts.nodes.secret import read_secret
@@ -33,7 +33,7 @@ class Cluster:
     @property
     def facts(self) -> tuple[NodeFacts, ...]:
         """What a plan is made of."""
-        return tuple(NodeFacts(node.name, node.machine) for node in self.nodes)
+        return tuple(NodeFacts(n.name, n.machine, n.numa_nodes) for n in self.nodes)
 
     def starter(
         self, plan: ClusterPlan | None, limits: LaneLimits
@@ -70,16 +70,6 @@ def _secret(config: ServerConfig) -> bytes:
     return read_secret(Path(str(config.cluster_secret_file)))
 
 
-class _Body(NamedTuple):
-    """A lane on a node: its name, its cores there, its threads; the rest is the node's affair."""
-
-    name: str
-    cpus: tuple[int, ...]
-    threads: int
-    memory_node: int | None = None
-    environment: tuple[tuple[str, str], ...] = ()
-
-
 class NodeStarter:
     """Starts lanes on their nodes, and on another one that has room where a node is lost.
 
@@ -112,7 +102,7 @@ class NodeStarter:
                 return started
         raise ConnectionError("; ".join(problems) or "no node has room for it")
 
-    def _reserve(self, lane: str, tried: set[str]) -> tuple[Node, _Body] | None:
+    def _reserve(self, lane: str, tried: set[str]) -> tuple[Node, LaneBody] | None:
         """Take the next place that the lane can have, and return it."""
         with self._lock:
             options = self._plan.options(lane, self._where)
@@ -121,9 +111,11 @@ class NodeStarter:
                 return None
             tried.add(place.node)
             self._where[lane] = place.node
-        return self._nodes[place.node], _Body(lane, place.cpus, place.threads)
+        return self._nodes[place.node], LaneBody(lane, place.cpus, place.threads)
 
-    def _try(self, lane: str, where: tuple[Node, _Body], problems: list[str]) -> StartedLane | None:
+    def _try(
+        self, lane: str, where: tuple[Node, LaneBody], problems: list[str]
+    ) -> StartedLane | None:
         node, body = where
         try:
             started = RemoteProcess(body, node.name, node.address, self._secret, self._limits)

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from heddle.app.assembly.demand import KV_BYTES_MIN
+from heddle.app.assembly.core_shares import lane_cores
+from heddle.app.assembly.demand import KV_BYTES_MIN, Cores
 from heddle.app.assembly.placement import KV_BYTES_MAX, MEMORY_SHARE, PROCESS_BYTES
 from heddle.core.errors import ConfigError
 from heddle.core.printing.sizes import mib
@@ -16,10 +17,11 @@ FIELD: Final = "replicas and llm_lanes"
 
 
 class NodeFacts(NamedTuple):
-    """A node by its name, and what its agent may use there."""
+    """A node by its name, what its agent may use there, and the cores of each NUMA node."""
 
     name: str
     machine: MachineFacts
+    numa_nodes: tuple[Cores, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +165,9 @@ def plan_cluster(nodes: Sequence[NodeFacts], demand: ClusterDemand) -> ClusterPl
         for lane, node in zip(lanes, free, strict=False):
             chosen[lane] = node
             room[node] -= 1
-    machines = {node.name: node.machine for node in nodes}
+    known = {node.name: node for node in nodes}
     spare = [
-        (limit_bytes(machines[node]) - count * demand.lane_bytes) // count
+        (limit_bytes(known[node].machine) - count * demand.lane_bytes) // count
         for node, count in Counter(chosen.values()).items()
     ]
     kv_bytes = demand.kv_bytes
@@ -175,7 +177,7 @@ def plan_cluster(nodes: Sequence[NodeFacts], demand: ClusterDemand) -> ClusterPl
     return ClusterPlan(
         demand,
         tuple(nodes),
-        {lane: place for lane, place in _with_cores(machines, names, chosen)},
+        {lane: place for lane, place in _with_cores(known, names, chosen)},
         kv_bytes,
         packs_weights=0 < demand.packed_bytes <= min(spare),
     )
@@ -193,16 +195,22 @@ def lanes_that_fit(machine: MachineFacts, lane_bytes: int, needs_gpu: bool) -> i
 
 
 def _with_cores(
-    machines: Mapping[str, MachineFacts], names: Sequence[str], chosen: Mapping[str, str]
+    nodes: Mapping[str, NodeFacts], names: Sequence[str], chosen: Mapping[str, str]
 ) -> Iterator[tuple[str, LanePlace]]:
-    """Yield each lane's place: the lanes of a node divide its cores, as even as they go."""
+    """Yield each lane's place: the lanes of a node divide its cores, as even as they go.
+
+    Each stays inside a NUMA node. Under a quota of the cgroup no lane is pinned.
+    """
     for lane in names:
-        node = chosen[lane]
-        beside = [other for other in names if chosen[other] == node]
-        machine, number = machines[node], beside.index(lane)
-        start, stop = (n * machine.cores // len(beside) for n in (number, number + 1))
-        is_pinned = machine.cores == len(machine.cpus)
-        yield lane, LanePlace(node, machine.cpus[start:stop] if is_pinned else (), stop - start)
+        node = nodes[chosen[lane]]
+        beside = [other for other in names if chosen[other] == node.name]
+        number, cores = beside.index(lane), node.machine.cores
+        if cores == len(node.machine.cpus):
+            cpus = lane_cores(node.numa_nodes, len(beside))[number]
+            yield lane, LanePlace(node.name, cpus, len(cpus))
+        else:
+            start, stop = (n * cores // len(beside) for n in (number, number + 1))
+            yield lane, LanePlace(node.name, (), stop - start)
 
 
 def _spare_place(node: NodeFacts, others: int) -> LanePlace:

@@ -56,6 +56,23 @@ def share_cores(nodes: Sequence[Cores], demand: Demand) -> CoreShares:
     return _on_one([core for node in nodes for core in node], demand)
 
 
+def lane_cores(nodes: Sequence[Cores], lanes: int) -> tuple[Cores, ...]:
+    """Return the cores of equal lanes that have a machine to themselves, each on one NUMA node.
+
+    Args:
+        nodes: the usable cores of each NUMA node, at least as many as lanes.
+        lanes: how many.
+    """
+    homes = _homes(nodes, lanes, None)
+    assert homes is not None, f"{lanes} lanes on {nodes}: each needs a core"
+    found = {
+        number: cores
+        for node, numbers in zip(nodes, homes, strict=True)
+        for number, cores in zip(numbers, _divided(node, len(numbers)), strict=True)
+    }
+    return tuple(found[number] for number in range(lanes))
+
+
 def _beside_named(nodes: Sequence[Cores], demand: Demand) -> CoreShares:
     """Give the user's lanes what they name, and share what is left as if nothing embedded."""
     named = {core for cores in demand.named_cores for core in cores}

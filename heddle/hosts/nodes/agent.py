@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from heddle.core.errors import ConfigError
+from heddle.hosts.devices import numa_nodes
 from heddle.hosts.lane_process import ProcessGroup
 from heddle.hosts.machine import read_machine
 from heddle.hosts.nodes.address import Address, tune
@@ -191,7 +192,7 @@ class Agent:
         channel = Channel(sock, framing)
         match _first(channel):
             case AskFacts():
-                channel.send(NodeReport(self._name, build(), read_machine()))
+                channel.send(self._report())
             case HoldAgent():
                 self._be_held(channel)
             case StartLane() as wanted:
@@ -202,6 +203,11 @@ class Agent:
                 if keeper is not None:
                     seals = framing.state.to_bytes()
                     keeper.sockets.put_nowait(_LaneSocket(sock.dup(), seals))
+
+    def _report(self) -> NodeReport:
+        machine = read_machine()
+        cores = tuple(cpus for _, cpus in numa_nodes(machine.cpus))
+        return NodeReport(self._name, build(), machine, cores)
 
     def _be_held(self, channel: Channel) -> None:
         """Wait until the server hangs up; a dead link is the kernel's to notice (`tune`)."""
@@ -218,8 +224,10 @@ class Agent:
             channel.send(Refused(f"it runs {build()}, and the server {wanted.build}"))
             return
         usable = os.sched_getaffinity(0)
-        if not usable.issuperset(wanted.cpus):
-            channel.send(Refused(f"cores {wanted.cpus} are wanted, it may use {sorted(usable)}"))
+        if not usable.issuperset(wanted.body.cpus):
+            channel.send(
+                Refused(f"cores {wanted.body.cpus} are wanted, it may use {sorted(usable)}")
+            )
             return
         keeper = _Keeper(wanted)
         with self._lock:
@@ -241,25 +249,26 @@ class Agent:
         own = keeper.sockets.get(timeout=FIRST_WORD_S_MAX)  # queue.Empty: it never came
         with own.sock:
             try:
-                group = ProcessGroup(wanted, own.sock.fileno(), own.seals)
+                group = ProcessGroup(wanted.body, own.sock.fileno(), own.seals)
             except OSError as error:
                 channel.send(Refused(f"its process could not be started: {error}"))
                 return
         keeper.hold(group)
-        _log.info("agent: lane %s started as process %d", wanted.name, group.pid)
+        name = wanted.body.name
+        _log.info("agent: lane %s started as process %d", name, group.pid)
         try:
             channel.send(Started(group.pid))
             _watch(channel, wanted, group.pid)
             keeper.kill()  # what the lane may have started goes with it
         except ChannelClosed as error:  # the lane sees its own connection close, and leaves
-            _log.warning("agent: the server of lane %s is gone: %s", wanted.name, error)
+            _log.warning("agent: the server of lane %s is gone: %s", name, error)
         except BaseException:
             keeper.kill()
             raise
         finally:
             keeper.let_go()
             how = group.wait(LEAVE_S_MAX)
-            _log.info("agent: lane %s ended: %s", wanted.name, how)
+            _log.info("agent: lane %s ended: %s", name, how)
             with contextlib.suppress(ChannelClosed):
                 channel.send(Ended(how))
 
@@ -294,7 +303,8 @@ def _watch(channel: Channel, wanted: StartLane, pid: int) -> None:
             if any(fd == ended for fd, _ in ready) or Kill() in messages:
                 return
             if now_s - heard_s > wanted.silence_s_max:
-                _log.warning("agent: the server of lane %s is silent: it is killed", wanted.name)
+                name = wanted.body.name
+                _log.warning("agent: the server of lane %s is silent: it is killed", name)
                 return
             if now_s >= next_s:
                 channel.send(LaneReport(progress_s(pid)))
@@ -304,4 +314,4 @@ def _watch(channel: Channel, wanted: StartLane, pid: int) -> None:
 
 
 def _is_same_lane(one: StartLane, other: StartLane) -> bool:
-    return (one.owner, one.name) == (other.owner, other.name)
+    return (one.owner, one.body.name) == (other.owner, other.body.name)

@@ -16,11 +16,12 @@ ANSWER_S_MAX = 5.0
 
 
 class Node(NamedTuple):
-    """A node: its name, its agent's address, and what lanes may use there."""
+    """A node: its name, its agent's address, what lanes may use there, its NUMA nodes' cores."""
 
     name: str
     address: Address
     machine: MachineFacts
+    numa_nodes: tuple[tuple[int, ...], ...]
 
 
 def ask_nodes(addresses: Sequence[Address], secret: bytes, field: str) -> tuple[Node, ...]:
@@ -47,7 +48,7 @@ def ask_nodes(addresses: Sequence[Address], secret: bytes, field: str) -> tuple[
                 f"{field}: the agents at {nodes[report.name].address} and {address} are both "
                 f"called {report.name!r}: give one of them another --name"
             )
-        nodes[report.name] = Node(report.name, address, report.machine)
+        nodes[report.name] = Node(report.name, address, report.machine, report.numa_nodes)
     return tuple(nodes.values())
 
 

@@ -25,16 +25,44 @@ class AskFacts:
 
 @dataclass(frozen=True, slots=True)
 class NodeReport:
-    """What a node is and has. `build` is its `build()`; `name` what people call it."""
+    """What a node is and has.
+
+    Args:
+        name: what people call it.
+        build: its `build()`.
+        machine: what its lanes may use.
+        numa_nodes: the usable cores of each NUMA node.
+    """
 
     name: str
     build: str
     machine: MachineFacts
+    numa_nodes: tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HoldAgent:
     """Says that this server needs the agent for as long as the connection lasts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneBody:
+    """Satisfies Body: a lane's process as its server wants it on a node.
+
+    Memory and environment are the node's own affair: a lane's memory lies beside the cores that
+    touch it first. (ADR 48)
+
+    Args:
+        name: the lane's name.
+        cpus: the cores it is pinned to; empty = wherever the system puts it.
+        threads: threads of each numeric library inside it.
+    """
+
+    name: str
+    cpus: tuple[int, ...]
+    threads: int
+    memory_node: ClassVar[int | None] = None
+    environment: ClassVar[tuple[tuple[str, str], ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +73,7 @@ class StartLane:
         ticket: what the two connections have in common.
         owner: the server; its older lane of the same name is killed first.
         build: the server's `build()`.
-        name: the lane's name.
-        cpus: the cores it is pinned to; empty = wherever the system puts it.
-        threads: threads of each numeric library inside it.
+        body: the lane's process.
         heartbeat_s: how often either side says that it lives [s].
         silence_s_max: how long the server may be silent before the agent kills the lane [s].
     """
@@ -55,15 +81,9 @@ class StartLane:
     ticket: bytes
     owner: bytes
     build: str
-    name: str
-    cpus: tuple[int, ...]
-    threads: int
+    body: LaneBody
     heartbeat_s: float
     silence_s_max: float
-
-    # The node's own affair.
-    memory_node: ClassVar[int | None] = None
-    environment: ClassVar[tuple[tuple[str, str], ...]] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from heddle.hosts.nodes.messages import (
     Ended,
     JoinLane,
     Kill,
+    LaneBody,
     LaneReport,
     Refused,
     ServerBeat,
@@ -88,9 +89,7 @@ class RemoteProcess:
                         ticket,
                         OWNER,
                         build(),
-                        spec.name,
-                        spec.cpus,
-                        spec.threads,
+                        LaneBody(spec.name, spec.cpus, spec.threads),
                         limits.heartbeat_s,
                         limits.crowded_s_max,
                     )

@@ -12,7 +12,9 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Done
 from heddle.engines.llm.lanes.lane_role import LaneRole
+from heddle.hosts.devices import numa_nodes
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.machine import read_machine
 from heddle.hosts.nodes.address import Address
 from heddle.hosts.nodes.agent import Agent
 from heddle.hosts.nodes.secret import read_secret, write_secret
@@ -57,6 +59,8 @@ def test_a_lane_whose_node_is_lost_starts_where_there_is_room(
     with ExitStack() as ending:
         cluster = open_cluster(config_of(agents, secret), ending)
         assert [facts.name for facts in cluster.facts] == ["north", "east", "south"]
+        cores = [cpus for _, cpus in numa_nodes(read_machine().cpus)]
+        assert [list(facts.numa_nodes) for facts in cluster.facts] == [cores] * 3
         plan = plan_cluster(cluster.facts, ClusterDemand(TWO, llm_bytes=1, kv_bytes=1))
         names = ("retrieval", *plan.places)
         lanes = start_lanes(tuple(map(spec, names)), LIMITS, cluster.starter(plan, LIMITS))

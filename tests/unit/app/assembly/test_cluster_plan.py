@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from heddle.app.assembly.cluster_demand import cluster_demand
 from heddle.app.assembly.cluster_plan import (
     ClusterDemand,
+    LanePlace,
     NodeFacts,
     lanes_that_fit,
     limit_bytes,
@@ -38,7 +39,7 @@ def machine(cores: int = 4, gib: float = 10.0, gpus: int = 0, *flags: str) -> Ma
 
 
 def nodes(*machines: MachineFacts) -> tuple[NodeFacts, ...]:
-    return tuple(NodeFacts(f"n{i}", facts) for i, facts in enumerate(machines))
+    return tuple(NodeFacts(f"n{i}", facts, (facts.cpus,)) for i, facts in enumerate(machines))
 
 
 def demand(*roles: LaneRole, **more: object) -> ClusterDemand:
@@ -91,6 +92,17 @@ def test_lanes_are_spread_before_they_share_a_node() -> None:
     cluster = nodes(machine(), machine(), machine())
     plan = plan_cluster(cluster, demand(PREFILL, DECODE, DECODE))
     assert sorted(place.node for place in plan.places.values()) == ["n0", "n1", "n2"]
+
+
+def test_a_lane_stays_inside_a_numa_node_of_its_machine() -> None:
+    low, high = (0, 1, 2, 3), (4, 5, 6, 7, 8, 9)
+    large = NodeFacts("n0", machine(10), (low, high))
+    alone = plan_cluster([large], demand())
+    assert alone.places["llm"] == LanePlace("n0", high, 6)
+    pair = plan_cluster([large], demand(PREFILL, DECODE))
+    assert [place.cpus for place in pair.places.values()] == [high, low]
+    under_quota = large._replace(machine=replace(large.machine, cpu_quota=5.0))
+    assert plan_cluster([under_quota], demand()).places["llm"] == LanePlace("n0", (), 5)
 
 
 def test_more_equal_lanes_than_nodes_are_refused() -> None:
