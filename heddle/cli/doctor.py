@@ -65,6 +65,7 @@ EXTRAS: Final = {
     "reader": "--model reader, a small LLM for the demo and for tests",
     "structured": "answers held to a JSON schema, a regex or a choice",
     "gpu": "the attention kernel for NVIDIA GPUs",
+    "ray": "heddle serve --ray, LLM lanes on the nodes of a Ray cluster",
     "mcp": "heddle mcp, tools for assistants",
     "otel": "heddle serve --otel, traces",
     "postgres": "a corpus in a PostgreSQL database",

@@ -280,7 +280,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     plain = doctor.version
 
     def version(package: str) -> str:
-        if package in ("pypdfium2", "uvicorn", "triton", "llguidance", "psycopg"):
+        if package in ("pypdfium2", "uvicorn", "triton", "llguidance", "psycopg", "ray"):
             raise PackageNotFoundError(package)
         return plain(package)
 
@@ -294,6 +294,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
         "reader": True,
         "structured": False,
         "gpu": False,
+        "ray": False,
         "mcp": True,
         "otel": True,
         "postgres": False,
