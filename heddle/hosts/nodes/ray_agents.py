@@ -12,6 +12,7 @@ import base64
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from heddle.core.errors import ConfigError
-from heddle.hosts.nodes.address import Address
+from heddle.hosts.nodes.address import CONNECT_S_MAX, Address
 
 START_S_MAX: Final = 60.0
 PROBE_S_MAX: Final = 15.0
@@ -95,10 +96,14 @@ def _start_agents(address: str, secret: str) -> list[tuple[str, int]]:
     Raises: ConfigError.
     """
     import ray
+    from ray._private import services
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     try:
+        _find_head(services.canonicalize_bootstrap_address_or_die(address))
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except ConfigError:
+        raise
     except Exception as error:  # ConnectionError, AuthenticationError, RuntimeError and others
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise ConfigError(
@@ -124,6 +129,20 @@ def _start_agents(address: str, secret: str) -> list[tuple[str, int]]:
         raise ConfigError(f"an agent could not be started: {first}") from error
     hosts = [node["NodeManagerAddress"] for node in nodes]
     return list(zip(hosts, ports, strict=True))
+
+
+def _find_head(gcs_address: str) -> None:
+    """See that a cluster's head listens; ray itself tries for a minute.
+
+    Raises: ConfigError.
+    """
+    try:
+        socket.create_connection(Address.of(gcs_address, "ray"), timeout=CONNECT_S_MAX).close()
+    except OSError as error:
+        raise ConfigError(
+            f"no head of a cluster answers at {gcs_address} ({error}): start it (`ray start "
+            "--head`), then this server; servers that run already go on without it"
+        ) from error
 
 
 def _refuse_open(gcs_address: str) -> None:
