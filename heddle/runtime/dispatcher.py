@@ -303,6 +303,14 @@ class Dispatcher:
         others = [lane for lane in able if lane.port.name not in failed_on] or able
         return max(others, key=lambda lane: lane.port.credits.free - len(lane.scheduler.pending))
 
+    def works_for_others(self, kind: PrimitiveKind, request: Request) -> bool:
+        """Whether the lane that would carry out a request's primitive has other requests' work."""
+        lane = self.lane_for(kind)
+        if any(request_id != request.id for request_id, _ in lane.scheduler.pending):
+            return True
+        own = sum(self.tasks.open[task_id].lane is lane for task_id in request.tasks)
+        return lane.in_flight > own
+
     def _send(self, lane: Lane, request: Request, take: Take, now_s: float) -> None:
         run = request.runs.get(take.primitive)
         if run is None:

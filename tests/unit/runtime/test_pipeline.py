@@ -86,6 +86,21 @@ def test_each_item_is_searched_for_when_its_line_has_ended():
     bench.assert_idle()
 
 
+def test_items_wait_for_the_whole_list_while_an_engine_works_for_others():
+    bench = Writing()
+    bench.vector.holds = lambda task: True
+    other = bench.submit(RAGraph("search").add_retrieval("find", topk=2).compile())
+    bench.submit(bench.workflow)
+    bench.write("who\nwhen it was\n")
+    assert bench.embedded == [("why",)]
+    bench.vector.answer_all()
+    bench.cycle()
+    assert other.answer
+    bench.write("where")
+    bench.end()
+    assert bench.embedded == [("why",), ("why who", "why when it was", "why where")]
+
+
 def test_the_last_line_follows_when_the_list_is_whole():
     bench = Writing()
     call = bench.submit(bench.workflow)
