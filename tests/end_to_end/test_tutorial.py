@@ -1,4 +1,4 @@
-"""The tutorial does what it says: its blocks run in their order, and print what stands below them.
+"""The tutorial holds: its blocks run in their order, and print the lines that stand below them.
 
 Commands run in this process, their engines too; only the server is a process of its own.
 """
