@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from benchmarks.support.echo_lane import EchoLane, echo_lane
+from benchmarks.support.held_cores import held_to
 from benchmarks.support.local_agent import LocalAgent, local_agent
 from benchmarks.support.tiny_server import index_documents, write_documents
 from heddle import Server
@@ -124,9 +125,7 @@ def _server_on(agent: LocalAgent, corpus: Path, own_core: int) -> Iterator[Serve
 
     A server of one machine gives its LLM lane the second core and the others the first, too.
     """
-    every = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {own_core})
-    try:
+    with held_to({own_core}):
         server = Server(
             "reader",
             corpus,
@@ -135,9 +134,6 @@ def _server_on(agent: LocalAgent, corpus: Path, own_core: int) -> Iterator[Serve
             agents=str(agent.address),
             cluster_secret_file=agent.secret_file,
         )
-    finally:
-        for thread in os.listdir("/proc/self/task"):
-            os.sched_setaffinity(int(thread), every)
     with server:
         yield server
 

@@ -30,8 +30,9 @@ answers minus that of heddle_approx's, over the light corpus's blocks.
 
 Other runs, each by its option: --frameworks (LangGraph, Haystack, LlamaIndex Workflows, the stage
 barrier), --teola (LlamaDist, LlamaDistPC), --ratio (mixes of workflows), --nprobe (lists scanned),
---offline (all questions at once), --speculate (Heddle beside itself without speculation). Their
-files in benchmarks/coscheduling/ say what they measure.
+--offline (all questions at once), --speculate (Heddle beside itself without speculation), --host
+ray --compare process (whether answers are the same where Ray has placed the LLM lane). Their files
+in benchmarks/coscheduling/ say what they measure.
 --simulated runs contenders on the virtual clock, over more workflows and loads; see
 benchmarks/virtual/simulated.py. It is calibrated by the work that a run here records, which
 --calibration names.
@@ -45,6 +46,7 @@ from benchmarks.coscheduling import (
     at_once,
     framework_load,
     guess_load,
+    placed_by_ray,
     steady_load,
     sweeps,
     teola_load,
@@ -75,6 +77,8 @@ def run(
     speculate: bool = False,
     simulated: bool = False,
     calibration: Path | None = None,
+    host: str | None = None,
+    compare: str | None = None,
 ) -> dict[str, Any]:
     """Run what an option names; without one, Heddle beside asyncio.
 
@@ -89,14 +93,19 @@ def run(
         "offline": offline,
         "speculate": speculate,
         "simulated": simulated,
+        "host": host is not None,
     }
     named = [name for name, is_asked in asked.items() if is_asked]
     if len(named) > 1:
         raise InputError(f"--{named[0]} and --{named[1]} are runs of their own: give one")
+    if (host, compare) not in ((None, None), ("ray", "process")):
+        raise InputError("--host takes ray and --compare takes process: give both, or neither")
     if calibration is not None and not simulated:
         raise InputError("--calibration is of --simulated: give both")
     if simulated:
         return run_simulated(quick, seed, calibration)
+    if host is not None:
+        return placed_by_ray.measured(quick, seed)
     measure = MODES[named[0]] if named else steady_load.measured
     return measure(quick, seed)
 

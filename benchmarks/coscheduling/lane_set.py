@@ -1,8 +1,8 @@
 """The engines that contenders drive: lanes started once for each way in which engines serve."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,7 @@ from benchmarks.contenders.port_client import PortClient
 from benchmarks.coscheduling.generations import Generations
 from benchmarks.coscheduling.heavy_index import HeavySettings
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
+from heddle.app.assembly.cluster import open_cluster
 from heddle.app.assembly.lanes import VECTOR, lane_specs
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.server_config import ServerConfig
@@ -21,6 +22,7 @@ from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.vector.build import VectorSettings
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.process import start_lanes
+from heddle.runtime.supervision import LaneLimits
 from heddle.workflow.model_prompts import ModelPrompts
 
 MakeClient = Callable[
@@ -35,7 +37,8 @@ QUIET_S: Final = 0.3
 class LaneSet:
     """Lanes under way; `seen` is the newest frame of each engine.
 
-    `speculates`: their server computes prompts ahead of searches (`speculate`).
+    `speculates`: their server computes prompts ahead of searches (`speculate`). `nodes` has the
+    node of each lane that Ray or a user has placed on one.
 
     Mutates: `drain` reads the frames that are left over.
     """
@@ -45,6 +48,7 @@ class LaneSet:
     store: CorpusStore
     prompts: ModelPrompts
     speculates: bool = False
+    nodes: Mapping[str, str] = field(default_factory=dict)
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def client(self, make: MakeClient, salt: str, generations: Generations) -> PortClient:
@@ -91,17 +95,18 @@ def lane_set(
         settings: of the server.
     """
     config = ServerConfig.of(llm, index, settings)
-    with CorpusStore.open(index) as store:
-        plan = plan_server(config, store)
-        lanes = start_lanes(_specs(plan, heavy, calls, disk_bytes_per_s))
-        try:
-            assert plan.generator is not None, "the settings name one"
-            ports = tuple(port for lane in lanes for port in lane.ports.values())
-            tokenizer = PromptTokenizer.from_directory(plan.generator.directory)
-            yield LaneSet(ports, tokenizer, store, plan.prompts, plan.search.speculates)
-        finally:
-            for lane in lanes:
-                lane.close()
+    with CorpusStore.open(index) as store, ExitStack() as ending:
+        cluster, limits = open_cluster(config, ending), LaneLimits()
+        plan = plan_server(config, store, nodes=cluster.facts)
+        specs = _specs(plan, heavy, calls, disk_bytes_per_s)
+        lanes = start_lanes(specs, limits, cluster.starter(plan.cluster, limits))
+        for lane in lanes:
+            ending.callback(lane.close)
+        assert plan.generator is not None, "the settings name one"
+        ports = tuple(port for lane in lanes for port in lane.ports.values())
+        tokenizer = PromptTokenizer.from_directory(plan.generator.directory)
+        nodes = {lane.name: lane.health.place for lane in lanes if lane.health.place}
+        yield LaneSet(ports, tokenizer, store, plan.prompts, plan.search.speculates, nodes)
 
 
 def _specs(

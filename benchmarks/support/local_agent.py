@@ -1,6 +1,5 @@
 """`heddle agent` in a process of its own on this machine, which stands for a node."""
 
-import os
 import re
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.support.held_cores import held_to
 from heddle.core.errors import InternalError
 from heddle.hosts.nodes.address import Address
 from heddle.hosts.nodes.secret import read_secret, write_secret
@@ -38,16 +38,12 @@ def local_agent(cpus: Sequence[int]) -> Iterator[LocalAgent]:
         file = Path(folder) / "secret"
         write_secret(file)
         command = ["agent", "--listen", "127.0.0.1:0", "--cluster-secret-file", str(file)]
-        before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, cpus)  # a child inherits it
-        try:
+        with held_to(cpus):
             process = subprocess.Popen(
                 [sys.executable, "-m", "heddle.cli.main", *command],
                 stdout=subprocess.PIPE,
                 text=True,
             )
-        finally:
-            os.sched_setaffinity(0, before)
         assert process.stdout is not None
         try:
             said = process.stdout.readline()

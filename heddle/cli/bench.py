@@ -44,6 +44,8 @@ OWN_OPTIONS: Final = (
     "tier",
     "store",
     "calibration",
+    "host",
+    "compare",
     *RUNS,
 )
 
@@ -84,6 +86,12 @@ def add_arguments(parser: CommandParser) -> None:
         type=Path,
         metavar="FILE",
         help="result of `bench workflows` to calibrate the virtual clock by",
+    )
+    own.add_argument(
+        "--host", choices=("ray",), help="of workflows: what places its LLM lane; with --compare"
+    )
+    own.add_argument(
+        "--compare", choices=("process",), help="of workflows: what --host is compared with"
     )
     parser.set_defaults(run=run)
 

@@ -26,3 +26,11 @@ def test_an_option_names_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_options_are_refused() -> None:
     with pytest.raises(InputError, match="give one"):
         workflows.run(True, 0, teola=True, offline=True)
+    with pytest.raises(InputError, match="give one"):
+        workflows.run(True, 0, teola=True, host="ray", compare="process")
+
+
+@pytest.mark.parametrize("given", [{"host": "ray"}, {"compare": "process"}])
+def test_a_host_is_compared_with_another(given: dict[str, str]) -> None:
+    with pytest.raises(InputError, match="give both, or neither"):
+        workflows.run(True, 0, **given)
