@@ -243,7 +243,7 @@ class SubStages:
         for event in frame.events:
             assert isinstance(event, Done), event
             assert isinstance(event.result, Hits), event
-            self._meter.ended(self._arrived_s[event.task_id], event.result.lists_scanned)
+            self._meter.ended(self._arrived_s[event.task_id], event.result.counts.lists_scanned)
             ended[event.task_id] = (event.result.distances[0], event.result.labels[0])
         self._steer(frame)
         return ended

@@ -258,11 +258,9 @@ def _lookup_line(lookup: AnswerLookup) -> str:
     )
 
 
-def _recall(estimate: RecallEstimate | None) -> str:
-    if estimate is None:
-        return ""
+def _recall_line(estimate: RecallEstimate) -> str:
     return (
-        f"; recall of the index's searches: {estimate.recall:.3f}, at least "
+        f"  recall of the index's searches: {estimate.recall:.3f}, at least "
         f"{estimate.at_least:.3f} ({estimate.checks} run again exactly)"
     )
 
@@ -272,38 +270,12 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     lines = [
         f"receipt: {receipt.latency_s:.2f} s, optimizations {receipt.optimizations.value}, "
         f"passes {', '.join(receipt.passes) or 'none'}, numerics {receipt.numerics}",
-        f"  tokens: {receipt.prompt_tokens} prompt ({receipt.prompt_tokens_reused} reused), "
-        f"{receipt.generated_tokens} generated, {receipt.preemptions} preemptions, "
-        f"texts taken from an equal prompt: {receipt.repeated}, "
-        f"tokens drafted by an earlier text: {receipt.drafted_tokens} "
-        f"({receipt.accepted_tokens} right)",
-        f"  embedded or searched for while their list was written: {receipt.rows_ahead}; "
-        f"reads of stored KV asked for while a search ran: {receipt.kv_prefetches} "
-        f"({receipt.kv_loads_used} chunks used, {receipt.kv_loads_wasted} not)",
-        f"  clusters scanned: {receipt.lists_scanned} of {receipt.lists_probed} probed, "
-        f"{receipt.lists_on_device} on a device; "
-        f"texts truncated: {receipt.texts_truncated}, in windows: {receipt.texts_windowed}; "
-        f"retries: {receipt.retries}, in mid-answer: {receipt.resumed}",
     ]
+    lines += [f"  {one.line(value)}" for one, value in receipt.counted()]
     lines += [f"  written by another server: {remote}" for remote in receipt.remotes]
     lines += [f"  searched by {index}" for index in receipt.searched_by]
-    if receipt.constrained:
-        cut = receipt.constrained_cut
-        lines.append(f"  texts of a given form: {receipt.constrained}, of which {cut} were cut off")
-    if receipt.recall is not None or receipt.hits_cached:
-        lines.append(f"  hits known before: {receipt.hits_cached}{_recall(receipt.recall)}")
-    if receipt.passages_read:
-        lines.append(f"  passages read: {receipt.passages_read}, {receipt.tokens_read} tokens")
-    if receipt.nodes_opened or receipt.search_wait_s:
-        lines.append(
-            f"  graph nodes opened: {receipt.nodes_opened}; searches waited in the pool "
-            f"{receipt.search_wait_s:.3f} s, parked {receipt.searches_parked} times"
-        )
-    if receipt.kv_transfers:
-        lines.append(
-            f"  prompts handed to a decode lane: {receipt.kv_transfers}, "
-            f"{receipt.kv_transfer_bytes:,} bytes of KV, {receipt.kv_transfer_s * 1e3:.1f} ms"
-        )
+    if receipt.recall is not None:
+        lines.append(_recall_line(receipt.recall))
     if receipt.answer_lookup is not None:
         lines.append(_lookup_line(receipt.answer_lookup))
     lines += [_fused_line(fused) for fused in receipt.kv_reuse]

@@ -1,13 +1,14 @@
 """What an engine answers: one frozen result for each kind of payload."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.counts import SearchCounts
 from heddle.core.kv_reuse import PrimedWith, QuestionPass
 from heddle.core.payloads import SequenceKv
 
@@ -102,28 +103,18 @@ class Hits:
     """Search results.
 
     Shapes: labels [n, k] int64 chunk ids, -1 = none; distances [n, k] float32 squared L2,
-    ascending. `lists_scanned` counts inverted lists over all rows, of `lists_probed` planned,
-    and `lists_on_device` those that a device beside the host scanned (hot clusters);
-    `extends` counts the nodes that a graph search opened. `waited_s` is how long a vector pool
-    held it back [s], and `parks` how often it gave its slot to a more urgent one. `notes` says
-    what else went another way than asked. `by_words` is there where it was asked for.
-    `hits_cached` counts those that an earlier search of the request had found; `recall` is what
-    the index's searches find by now, None = not known yet. `searched_by` names an index that is not
-    Heddle's own, and how far a search went; empty = it is Heddle's.
+    ascending. `counts` says what the search took. `notes` says where it ran degraded. `by_words`
+    is there where it was asked for. `recall` is what the index's searches find by now, None = not
+    known yet. `searched_by` names an index that is not Heddle's own, and how far a search went;
+    empty = it is Heddle's.
     """
 
     labels: NDArray[np.int64]
     distances: NDArray[np.float32]
-    lists_scanned: int = 0
-    lists_probed: int = 0
+    counts: SearchCounts = field(default_factory=SearchCounts)
     revision: int = 0
-    extends: int = 0
-    waited_s: float = 0.0
-    parks: int = 0
     notes: tuple[str, ...] = ()
-    lists_on_device: int = 0
     by_words: RankedHits | None = None
-    hits_cached: int = 0
     recall: RecallEstimate | None = None
     searched_by: str = ""
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from heddle.core.counts import SearchCounts
 from heddle.core.errors import InternalError
 from heddle.core.frames import Progress
 from heddle.core.passages import Passage
@@ -161,15 +162,9 @@ def _fold_hits(
     receipt: ReceiptDraft,
     tenant: str,
 ) -> tuple[Passage, ...]:
-    receipt.lists_scanned += sum(h.lists_scanned for h in hits)
-    receipt.lists_probed += sum(h.lists_probed for h in hits)
-    receipt.lists_on_device += sum(h.lists_on_device for h in hits)
-    receipt.hits_cached += sum(h.hits_cached for h in hits)
+    receipt.add(SearchCounts.at_once([h.counts for h in hits]))
     receipt.recall = next((h.recall for h in reversed(hits) if h.recall), receipt.recall)
-    receipt.nodes_opened += sum(h.extends for h in hits)
     receipt.searched_by.extend(h.searched_by for h in hits if h.searched_by)
-    receipt.search_wait_s += max((h.waited_s for h in hits), default=0.0)
-    receipt.searches_parked += sum(h.parks for h in hits)
     receipt.fall_back(FallbackKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))
     nearest = _best(hits, config, receipt)
     found = _passages(nearest, passages, tenant)

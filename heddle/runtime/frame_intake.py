@@ -145,7 +145,7 @@ class FrameIntake:
         if isinstance(run.primitive.config, SearchConfig):
             task.lane.learn_stage(now_s - task.sent_s)
             if isinstance(result, Hits):
-                task.lane.searches.ended(task.sent_s, result.lists_scanned)
+                task.lane.searches.ended(task.sent_s, result.counts.lists_scanned)
         assert run.payload is not None, f"{run.primitive.name!r} was answered before it was sent"
         run.parts[task.first_row] = result
         if isinstance(result, Ingested):

@@ -4,7 +4,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from operator import attrgetter
+from typing import Final
 
+from heddle.core.counts import SearchCounts, Unit, counter, counters
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import (
     FinishReason,
@@ -160,56 +163,99 @@ class AnswerLookup:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+@dataclass(slots=True)
+class RequestCounts(SearchCounts):
+    """All that is counted of a request; a server adds those of its requests up."""
+
+    prompt_tokens: int = counter("tokens of prompts")
+    prompt_tokens_reused: int = counter(
+        "tokens of prompts that came from the prefix cache or from stored chunk KV"
+    )
+    generated_tokens: int = counter("tokens written")
+    passages_read: int = counter(
+        "passages that a model read with the question, to rank or to quote them"
+    )
+    tokens_read: int = counter(
+        "tokens of passages that a model read, with the question's",
+        metric="heddle_passage_tokens_read",
+    )
+    texts_truncated: int = counter("texts longer than a model's limit that were cut to it")
+    texts_windowed: int = counter(
+        "texts longer than the embedder's limit that were read in windows"
+    )
+    preemptions: int = counter("sequences that lost their KV pages to others")
+    retries: int = counter("primitives that were sent again")
+    resumed: int = counter(
+        "generations that had shown tokens when they failed, and went on behind these"
+    )
+    constrained: int = counter(
+        "texts that had to be of a form, such as JSON of a schema",
+        metric="heddle_constrained_texts",
+    )
+    constrained_cut: int = counter(
+        "texts of such a form that were cut off at their most tokens, and so are not of it",
+        metric="heddle_constrained_texts_cut",
+    )
+    repeated: int = counter(
+        "generations whose prompt came again in a loop, so that their text was there",
+        by_pass=True,
+    )
+    drafted_tokens: int = counter(
+        "drafted tokens that were checked beside the next one, of a loop's earlier texts or of "
+        "what a text's form demands (other servers report none)",
+        by_pass=True,
+    )
+    accepted_tokens: int = counter(
+        "drafted tokens that were right, each of which saved a step of the model", by_pass=True
+    )
+    rows_ahead: int = counter(
+        "texts embedded, queries searched for and vectors stored before the list or stage that "
+        "they are of was whole",
+        by_pass=True,
+    )
+    kv_prefetches: int = counter(
+        "requests to an engine to read the stored KV of passages while their search still ran",
+        by_pass=True,
+    )
+    kv_loads_used: int = counter(
+        "chunks whose stored KV was read ahead of the prompt, and that it used",
+        metric="heddle_kv_loads_ahead_used",
+        by_pass=True,
+    )
+    kv_loads_wasted: int = counter(
+        "chunks whose stored KV was read ahead of the prompt, and that it did not use",
+        metric="heddle_kv_loads_ahead_wasted",
+        by_pass=True,
+    )
+    kv_transfers: int = counter("prompts that one LLM lane computed and another decoded")
+    kv_transfer_bytes: int = counter("KV that went from one LLM lane to another", unit=Unit.BYTES)
+    kv_transfer_s: float = counter(
+        "time to copy KV out of the pages of one LLM lane and into those of another",
+        metric="heddle_kv_transfer_seconds",
+        unit=Unit.SECONDS,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class Receipt(RequestCounts):
     """What was done for a request: counts, times, and where it ran degraded.
+
+    Nothing changes it once the request has its answer. Its counters are those of `RequestCounts`.
 
     Args:
         optimizations: the most that the request was allowed to use.
         latency_s: from its arrival to its answer [s].
-        prompt_tokens: tokens of its prompts.
-        prompt_tokens_reused: of these, read from the prefix cache or from stored chunk KV.
-        generated_tokens: tokens that were written.
-        lists_scanned: clusters of the index that its searches scanned.
-        lists_probed: clusters that they planned to scan.
-        texts_truncated: texts longer than a model's limit that were cut to it.
-        preemptions: sequences that lost their KV pages to others.
-        retries: primitives that were sent again.
         passes: optimizer passes that changed its graph.
         fallbacks: where it ran degraded, in words.
+        fallback_kinds: counts of `fallbacks`, by kind.
         numerics: whether results may depend on which requests shared a batch.
         spans: the times of each primitive.
         kv_reuse: the use of stored chunk KV, for each prompt that was to use it.
         splices: retrievals while a generation decoded.
-        nodes_opened: nodes that graph searches opened.
-        search_wait_s: how long a search pool held its searches back [s].
-        searches_parked: how often the pool took a slot back from one of its searches.
-        lists_on_device: of the clusters scanned, those on a device beside the host.
-        texts_windowed: texts longer than the embedder's limit that were read in windows.
-        passages_read: passages that a model has read with the question, to rank or to quote them.
-        tokens_read: tokens of these, with the question's.
-        hits_cached: hits that an earlier search of the request had found.
         recall: the measured recall of the index's searches; None = not measured.
-        fallback_kinds: counts of `fallbacks`, by kind.
         speculations: prompts that were computed before their search was over.
-        kv_transfers: prompts that one LLM lane computed and another decoded.
-        kv_transfer_bytes: bytes of their KV.
-        kv_transfer_s: how long it took to copy it out and in [s].
         remotes: models of other servers that wrote for it, as "model at address".
         searched_by: indexes other than Heddle's own that its searches used, and how far they went.
-        resumed: generations that had shown tokens when they failed, and went on behind these.
-        repeated: generations whose prompt came again in a loop, so that their text was there.
-        drafted_tokens: tokens that were checked beside the next one: of a loop's earlier texts
-            while it wrote again, and of what a text's form demands; 0 where another server writes.
-        accepted_tokens: of these, tokens that were right: each has saved a step of the model.
-        constrained: texts that had to be of a form, such as JSON of a schema.
-        constrained_cut: of these, texts that were cut off at their most tokens, and so are not.
-        rows_ahead: texts embedded, queries searched for and vectors stored before the list or
-            stage that they are of was whole.
-        kv_prefetches: requests to an engine to read the stored KV of passages while their search
-            still ran.
-        kv_loads_used: chunks whose KV was read so, and that a prompt used.
-        kv_loads_wasted: chunks whose KV was read so, and that their prompt did not use.
         edits: what cycle passes changed of it while it was under way, in words.
         barriers: where a workflow function waited for a value, and the passes that could not act
             across it, as no pass saw its later calls before.
@@ -220,46 +266,17 @@ class Receipt:
 
     optimizations: Optimizations
     latency_s: float
-    prompt_tokens: int
-    prompt_tokens_reused: int
-    generated_tokens: int
-    lists_scanned: int
-    lists_probed: int
-    texts_truncated: int
-    preemptions: int
-    retries: int
-    passes: tuple[str, ...]
-    fallbacks: tuple[str, ...]
+    passes: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()
+    fallback_kinds: Mapping[str, int] = field(default_factory=dict)
     numerics: str
-    spans: tuple[Span, ...]
+    spans: tuple[Span, ...] = ()
     kv_reuse: tuple[FusedKv, ...] = ()
     splices: tuple[Splice, ...] = ()
-    nodes_opened: int = 0
-    search_wait_s: float = 0.0
-    searches_parked: int = 0
-    lists_on_device: int = 0
-    texts_windowed: int = 0
-    passages_read: int = 0
-    tokens_read: int = 0
-    hits_cached: int = 0
     recall: RecallEstimate | None = None
-    fallback_kinds: Mapping[str, int] = field(default_factory=dict)
     speculations: tuple[Speculation, ...] = ()
-    kv_transfers: int = 0
-    kv_transfer_bytes: int = 0
-    kv_transfer_s: float = 0.0
     remotes: tuple[str, ...] = ()
     searched_by: tuple[str, ...] = ()
-    resumed: int = 0
-    repeated: int = 0
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
-    constrained: int = 0
-    constrained_cut: int = 0
-    rows_ahead: int = 0
-    kv_prefetches: int = 0
-    kv_loads_used: int = 0
-    kv_loads_wasted: int = 0
     edits: tuple[str, ...] = ()
     barriers: tuple[str, ...] = ()
     answer_lookup: AnswerLookup | None = None
@@ -267,52 +284,27 @@ class Receipt:
     caller: str = ""
 
 
-@dataclass(slots=True)
-class ReceiptDraft:
-    """The counts while a request runs; splices go by the name of the prefill that follows.
+_COUNTS: Final = tuple(one.name for one in counters(RequestCounts))
+_counts_of: Final = attrgetter(*_COUNTS)
+
+
+@dataclass(slots=True, kw_only=True)
+class ReceiptDraft(RequestCounts):
+    """A receipt while its request runs; splices go by the name of the prefill that follows.
 
     `ends` says why the newest text of each node ended.
     """
 
-    prompt_tokens: int = 0
-    prompt_tokens_reused: int = 0
-    generated_tokens: int = 0
-    lists_scanned: int = 0
-    lists_probed: int = 0
-    texts_truncated: int = 0
-    texts_windowed: int = 0
-    passages_read: int = 0
-    tokens_read: int = 0
-    preemptions: int = 0
-    retries: int = 0
     passes: list[str] = field(default_factory=list)
     fallbacks: list[str] = field(default_factory=list)
+    fallback_kinds: Counter[str] = field(default_factory=Counter)
     spans: list[Span] = field(default_factory=list)
     kv_reuse: list[FusedKv] = field(default_factory=list)
     splices: dict[str, Splice] = field(default_factory=dict)
-    nodes_opened: int = 0
-    search_wait_s: float = 0.0
-    searches_parked: int = 0
-    lists_on_device: int = 0
-    hits_cached: int = 0
     recall: RecallEstimate | None = None
-    fallback_kinds: Counter[str] = field(default_factory=Counter)
     speculations: list[Speculation] = field(default_factory=list)
-    kv_transfers: int = 0
-    kv_transfer_bytes: int = 0
-    kv_transfer_s: float = 0.0
     remotes: list[str] = field(default_factory=list)
     searched_by: list[str] = field(default_factory=list)
-    resumed: int = 0
-    repeated: int = 0
-    drafted_tokens: int = 0
-    accepted_tokens: int = 0
-    constrained: int = 0
-    constrained_cut: int = 0
-    rows_ahead: int = 0
-    kv_prefetches: int = 0
-    kv_loads_used: int = 0
-    kv_loads_wasted: int = 0
     edits: list[str] = field(default_factory=list)
     barriers: list[str] = field(default_factory=list)
     ends: dict[str, FinishReason] = field(default_factory=dict)
@@ -361,50 +353,22 @@ class ReceiptDraft:
         self.fall_back(FallbackKind.REMOTE, *run.notes)
 
     def close(self, optimizations: Optimizations, latency_s: float, numerics: str) -> Receipt:
-        """Return the frozen receipt."""
+        """Return the receipt of a request that has its answer."""
         return Receipt(
+            **dict(zip(_COUNTS, _counts_of(self), strict=True)),
             optimizations=optimizations,
             latency_s=latency_s,
-            prompt_tokens=self.prompt_tokens,
-            prompt_tokens_reused=self.prompt_tokens_reused,
-            generated_tokens=self.generated_tokens,
-            lists_scanned=self.lists_scanned,
-            lists_probed=self.lists_probed,
-            texts_truncated=self.texts_truncated,
-            texts_windowed=self.texts_windowed,
-            passages_read=self.passages_read,
-            tokens_read=self.tokens_read,
-            preemptions=self.preemptions,
-            retries=self.retries,
             passes=tuple(dict.fromkeys(self.passes)),
             fallbacks=tuple(self.fallbacks),
+            fallback_kinds=dict(self.fallback_kinds),
             numerics=numerics,
             spans=tuple(self.spans),
             kv_reuse=tuple(self.kv_reuse),
             splices=tuple(self.splices.values()),
-            nodes_opened=self.nodes_opened,
-            search_wait_s=self.search_wait_s,
-            searches_parked=self.searches_parked,
-            lists_on_device=self.lists_on_device,
-            hits_cached=self.hits_cached,
             recall=self.recall,
-            fallback_kinds=dict(self.fallback_kinds),
             speculations=tuple(self.speculations),
-            kv_transfers=self.kv_transfers,
-            kv_transfer_bytes=self.kv_transfer_bytes,
-            kv_transfer_s=self.kv_transfer_s,
             remotes=tuple(dict.fromkeys(self.remotes)),
             searched_by=tuple(dict.fromkeys(self.searched_by)),
-            resumed=self.resumed,
-            repeated=self.repeated,
-            drafted_tokens=self.drafted_tokens,
-            accepted_tokens=self.accepted_tokens,
-            constrained=self.constrained,
-            constrained_cut=self.constrained_cut,
-            rows_ahead=self.rows_ahead,
-            kv_prefetches=self.kv_prefetches,
-            kv_loads_used=self.kv_loads_used,
-            kv_loads_wasted=self.kv_loads_wasted,
             edits=tuple(self.edits),
             barriers=tuple(self.barriers),
             answer_lookup=self.answer_lookup,

@@ -28,10 +28,11 @@ from heddle.app.observe.server_state import (
 from heddle.app.observe.tally import Outcome, Tally
 from heddle.app.server import Server
 from heddle.core import gauges
+from heddle.core.counts import counters
 from heddle.core.tasks import Priority
 from heddle.kv.chunk_key import HitKind
 from heddle.runtime.answer_cache import AnswerCacheState
-from heddle.runtime.receipt import FallbackKind, LookupOutcome
+from heddle.runtime.receipt import FallbackKind, LookupOutcome, RequestCounts
 from heddle.runtime.supervision import LaneHealth, LaneState
 
 
@@ -41,73 +42,6 @@ class Name(NamedTuple):
     name: str
     help: str
 
-
-RECEIPT_COUNTERS: Final[Mapping[str, Name]] = {
-    "prompt_tokens": Name("heddle_prompt_tokens", "Tokens of the prompts of answered requests."),
-    "prompt_tokens_reused": Name(
-        "heddle_prompt_tokens_reused",
-        "Of the prompt tokens, those read from the prefix cache or from stored chunk KV.",
-    ),
-    "generated_tokens": Name("heddle_generated_tokens", "Tokens written for answered requests."),
-    "preemptions": Name("heddle_preemptions", "Sequences that lost their KV pages to others."),
-    "retries": Name("heddle_retries", "Primitives of answered requests that were sent again."),
-    "resumed": Name("heddle_resumed", "Generations that went on behind tokens they had shown."),
-    "repeated": Name("heddle_repeated", "Generations that a loop asked for again, word for word."),
-    "drafted_tokens": Name(
-        "heddle_drafted_tokens",
-        "Tokens checked beside the next: of a loop's earlier texts, or that a form demands.",
-    ),
-    "accepted_tokens": Name(
-        "heddle_accepted_tokens", "Of these, tokens that were right and saved a step each."
-    ),
-    "constrained": Name(
-        "heddle_constrained_texts", "Texts that had to be of a form, such as JSON of a schema."
-    ),
-    "constrained_cut": Name(
-        "heddle_constrained_texts_cut", "Of these, texts that were cut off at their most tokens."
-    ),
-    "rows_ahead": Name(
-        "heddle_rows_ahead", "Searches that began before the list that they are of was whole."
-    ),
-    "kv_prefetches": Name(
-        "heddle_kv_prefetches",
-        "Requests to an engine to read stored KV while the search still ran.",
-    ),
-    "kv_loads_used": Name(
-        "heddle_kv_loads_ahead_used", "Chunks read so whose KV the prompt then used."
-    ),
-    "kv_loads_wasted": Name(
-        "heddle_kv_loads_ahead_wasted", "Chunks read so whose KV the prompt did not use."
-    ),
-    "texts_truncated": Name("heddle_texts_truncated", "Texts cut to the embedder's limit."),
-    "texts_windowed": Name(
-        "heddle_texts_windowed", "Texts longer than that limit, read in windows."
-    ),
-    "lists_probed": Name("heddle_index_lists_probed", "Lists that searches planned to scan."),
-    "lists_scanned": Name("heddle_index_lists_scanned", "Lists that searches scanned."),
-    "lists_on_device": Name(
-        "heddle_index_lists_on_device",
-        "Of the lists scanned, those on a device beside the host (hot clusters).",
-    ),
-    "nodes_opened": Name("heddle_graph_nodes_opened", "Nodes that graph searches opened."),
-    "hits_cached": Name(
-        "heddle_search_hits_cached", "Hits that an earlier search of the request had found."
-    ),
-    "searches_parked": Name(
-        "heddle_pool_parks", "How often a search gave its slot of the pool to a more urgent one."
-    ),
-    "search_wait_s": Name(
-        "heddle_pool_wait_seconds", "Time that the pool held back searches of answered requests."
-    ),
-    "kv_transfers": Name(
-        "heddle_kv_transfers", "Prompts handed from a prefill lane to one that decodes."
-    ),
-    "kv_transfer_bytes": Name("heddle_kv_transfer_bytes", "Bytes of the KV of these prompts."),
-    "kv_transfer_s": Name(
-        "heddle_kv_transfer_seconds", "Time to copy that KV out of and into the lanes' pages."
-    ),
-}
-"""By the field of a Receipt; counted when the request is answered."""
 
 ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
     (
@@ -233,6 +167,12 @@ class MetricsPage:
         return encode(self._registry), media_type
 
 
+def request_counters(counts: RequestCounts) -> Iterator[Metric]:
+    """Yield what receipts add up to: a metric for each counter."""
+    for one in counters(RequestCounts):
+        yield CounterMetricFamily(one.metric, one.sentence, getattr(counts, one.name))
+
+
 def _tallied(tally: Tally) -> Iterator[Metric]:
     """Yield what requests and steps add up to."""
     ended = CounterMetricFamily(
@@ -258,8 +198,7 @@ def _tallied(tally: Tally) -> Iterator[Metric]:
     yield _histogram(
         Name("heddle_engine_step_seconds", "Duration of an engine's steps."), "engine", tally.steps
     )
-    for field, (name, help_) in RECEIPT_COUNTERS.items():
-        yield CounterMetricFamily(name, help_, tally.receipts[field])
+    yield from request_counters(tally.counts)
     yield _counter(
         Name("heddle_kv_reuse_lookups", "Chunks looked up among the stored KV, by kind of hit."),
         "kind",

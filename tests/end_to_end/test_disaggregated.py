@@ -85,7 +85,7 @@ def test_two_processes_answer_as_one_engine(lanes: Server, inline_server: Server
         assert not receipt.fallbacks
     again = lanes.app("oneshot").invoke(QUESTION).receipt
     assert again.prompt_tokens_reused > 0, "the prefill lane keeps its prefix cache"
-    assert lanes.state().tally.receipts["kv_transfers"] >= 10
+    assert lanes.state().tally.counts.kv_transfers >= 10
     eventually(lambda: is_idle(lanes))
 
 

@@ -52,10 +52,10 @@ def test_an_answer_suits_its_schema(server: Server, optimizations: str) -> None:
 
 
 def test_an_answer_that_is_cut_off_is_counted(server: Server) -> None:
-    before = server.state().tally.receipts["constrained_cut"]
+    before = server.state().tally.counts.constrained_cut
     answer = server.ask(QUESTION, constraint=JSON, max_tokens=5)
     assert (answer.receipt.constrained, answer.receipt.constrained_cut) == (1, 1)
-    assert server.state().tally.receipts["constrained_cut"] == before + 1
+    assert server.state().tally.counts.constrained_cut == before + 1
 
 
 def test_any_generation_of_a_workflow_can_be_constrained(server: Server) -> None:

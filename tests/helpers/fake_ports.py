@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from heddle.core.commands import Admit, Cancel, Release
+from heddle.core.counts import SearchCounts
 from heddle.core.credits import Credits
 from heddle.core.errors import InputError
 from heddle.core.frames import Cancelled, Done, Failed, Frame, Progress
@@ -197,7 +198,8 @@ def hits_of(payload):
     first = payload.queries[:, :1].astype(np.int64)
     labels = first + np.arange(payload.topk)
     distances = np.tile(np.arange(payload.topk, dtype=np.float32), (payload.rows, 1))
-    return Hits(labels, distances, lists_scanned=payload.rows, lists_probed=payload.rows)
+    counts = SearchCounts(lists_scanned=payload.rows, lists_probed=payload.rows)
+    return Hits(labels, distances, counts)
 
 
 def scores_of(payload):

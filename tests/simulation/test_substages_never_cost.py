@@ -80,7 +80,7 @@ def serve(mean_s, load, nprobes, shares, steers):
         meter.step(frame)
         for event in frame.events:
             assert isinstance(event, Done)
-            meter.ended(arrives_s[event.task_id], event.result.lists_scanned)
+            meter.ended(arrives_s[event.task_id], event.result.counts.lists_scanned)
             took_s[event.task_id] = timeline.time_s - arrives_s[event.task_id]
         lane = EngineView(
             "vector", engine.kinds, 1, 0, Load(), frame.costs, None, budget_s, meter.take()

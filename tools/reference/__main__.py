@@ -1,20 +1,20 @@
-"""`python -m tools.reference`: write the generated pages of docs/reference."""
+"""`python -m tools.reference`: write what is generated from the code."""
 
 from pathlib import Path
 
-from tools.reference.pages import PAGES, page_text
+from tools.reference.pages import files
 
-FOLDER = Path(__file__).parents[2] / "docs" / "reference"
+ROOT = Path(__file__).parents[2]
 
 
 def main() -> None:
-    """Write every page whose text has changed, and name it."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in PAGES:
-        path, text = FOLDER / name, page_text(name)
+    """Write every file whose text has changed, and name it."""
+    for name, text in files():
+        path = ROOT / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            print(f"written: docs/reference/{name}")
+            print(f"written: {name}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The generated pages of docs/reference."""
+"""The generated pages of docs/reference, and what else is written from the code."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -7,6 +7,7 @@ from tools.reference.cli_page import cli_page
 from tools.reference.config_page import config_page
 from tools.reference.http_page import http_page
 from tools.reference.metrics_page import metrics_page
+from tools.reference.page_counters import page_counters
 from tools.reference.python_page import python_page
 from tools.reference.receipt_page import receipt_page
 
@@ -19,6 +20,8 @@ PAGES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {
     "python.md": python_page,
     "receipt.md": receipt_page,
 }
+MODULES: Final[Mapping[str, Callable[[], Iterator[str]]]] = {"web/src/counters.ts": page_counters}
+"""Generated source files, by their path in the repository."""
 
 
 def page_text(name: str) -> str:
@@ -27,3 +30,10 @@ def page_text(name: str) -> str:
     while not lines[-1]:
         lines.pop()
     return "\n".join(lines) + "\n"
+
+
+def files() -> Iterator[tuple[str, str]]:
+    """Yield the path in the repository of each generated file, and its text."""
+    yield from ((f"docs/reference/{name}", page_text(name)) for name in PAGES)
+    for path, lines in MODULES.items():
+        yield path, "\n".join(lines()) + "\n"

@@ -1,5 +1,7 @@
 /** What the server replies with; docs/reference/http.md describes it. Times are in seconds. */
 
+import type { CounterName } from "./counters";
+
 export interface Place {
   file: string;
   page: number | null;
@@ -32,21 +34,9 @@ export interface Quotation {
   place: Place;
 }
 
-export interface Receipt {
+export interface Receipt extends Record<CounterName, number> {
   optimizations: string;
   latency_s: number;
-  prompt_tokens: number;
-  prompt_tokens_reused: number;
-  generated_tokens: number;
-  lists_scanned: number;
-  lists_probed: number;
-  nodes_opened: number;
-  passages_read: number;
-  tokens_read: number;
-  texts_truncated: number;
-  preemptions: number;
-  retries: number;
-  resumed: number;
   passes: string[];
   fallbacks: string[];
   edits: string[];
@@ -122,7 +112,7 @@ export interface Live {
   >;
   embedding: Record<string, { queries: number; stretch: number }>;
   chunk_hits: Record<string, number>;
-  counters: Record<string, number>;
+  counters: Record<CounterName, number>;
   corpus_revision: number | null;
 }
 

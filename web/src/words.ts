@@ -1,5 +1,7 @@
 /** Numbers in words. A number and its unit stay on one line. */
 
+import { COUNTERS, type CounterName } from "./counters";
+
 const SPACE = "\u00a0";
 
 export function seconds(length: number): string {
@@ -23,4 +25,13 @@ export function bytes(size: number): string {
 
 export function share(part: number, whole: number): string {
   return whole ? `${Math.round((100 * part) / whole)}${SPACE}%` : "none yet";
+}
+
+/** The counters that are not 0: what each counts, and its count. */
+export function counted(counts: Record<CounterName, number>): [string, string][] {
+  const show = { "": (number: number) => number.toLocaleString("en"), bytes, s: seconds };
+  return COUNTERS.filter(({ name }) => counts[name]).map(({ name, unit, meaning }) => [
+    meaning,
+    show[unit](counts[name]),
+  ]);
 }

@@ -19,42 +19,12 @@ from heddle.core.frames import Frame
 from heddle.core.ports import Clock
 from heddle.core.tasks import Priority
 from heddle.runtime.events import Answer, RequestEvent, RequestFailed, TokenDelta
-from heddle.runtime.receipt import Receipt
+from heddle.runtime.receipt import Receipt, RequestCounts
 from heddle.runtime.request import EventSink
 from heddle.workflow.workflow import Workflow
 
 REQUEST_BOUNDS_S: Final = doubling(0.01, 17)  # to 655 s: deadlines are 600 s by default
 STEP_BOUNDS_S: Final = doubling(0.0005, 14)  # to 4.1 s
-RECEIPT_COUNTS: Final = (
-    "prompt_tokens",
-    "prompt_tokens_reused",
-    "generated_tokens",
-    "preemptions",
-    "retries",
-    "resumed",
-    "repeated",
-    "drafted_tokens",
-    "accepted_tokens",
-    "constrained",
-    "constrained_cut",
-    "rows_ahead",
-    "kv_prefetches",
-    "kv_loads_used",
-    "kv_loads_wasted",
-    "texts_truncated",
-    "texts_windowed",
-    "lists_probed",
-    "lists_scanned",
-    "lists_on_device",
-    "nodes_opened",
-    "hits_cached",
-    "searches_parked",
-    "search_wait_s",
-    "kv_transfers",
-    "kv_transfer_bytes",
-    "kv_transfer_s",
-)
-"""Fields of a Receipt that are worth adding up."""
 
 
 class Outcome(Enum):
@@ -93,7 +63,7 @@ class Tally:
         durations: from arrival to answer; answered requests only [s].
         first_tokens: from arrival to the first token of a node that may write the answer [s].
         steps: of each engine [s].
-        receipts: sums over answered requests, by field of `Receipt`.
+        counts: sums over answered requests.
         chunks: looked-up chunk KV, by kind of hit.
         fallbacks: what ran degraded, by `FallbackKind`.
         answer_lookups: lookups among the kept answers, by `LookupOutcome`.
@@ -109,7 +79,7 @@ class Tally:
         default_factory=lambda: {priority: Histogram(REQUEST_BOUNDS_S) for priority in Priority}
     )
     steps: dict[str, Histogram] = field(default_factory=dict)
-    receipts: dict[str, float] = field(default_factory=lambda: dict.fromkeys(RECEIPT_COUNTS, 0.0))
+    counts: RequestCounts = field(default_factory=RequestCounts)
     chunks: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     answer_lookups: Counter[str] = field(default_factory=Counter)
@@ -124,8 +94,7 @@ class Tally:
         """Count a request that has its answer, and what was done for it."""
         self.outcomes[priority, Outcome.ANSWERED] += 1
         self.durations[priority].observe(receipt.latency_s)
-        for name in RECEIPT_COUNTS:
-            self.receipts[name] += getattr(receipt, name)
+        self.counts.add(receipt)
         for fused in receipt.kv_reuse:
             self.chunks.update(fused.chunks)
         self.fallbacks.update(receipt.fallback_kinds)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.counts import SearchCounts
 from heddle.core.payloads import SearchPayload
 from heddle.core.results import Hits, RankedHits
 from heddle.core.tasks import Priority
@@ -23,8 +24,8 @@ class RunningSearch(ABC):
 
     `revision` and `allowed` are settled when the search begins; `allowed` None = it may find every
     vector. `found` is what its rows have found, None before the first of them. `by_words` is set
-    once the search by words has ended. `notes` says where the search runs degraded. `steps` counts
-    the steps that reported progress.
+    once the search by words has ended. `notes` says where the search runs degraded. `counts` is for
+    its result. `steps` counts the steps that reported progress.
     """
 
     task_id: int
@@ -32,6 +33,7 @@ class RunningSearch(ABC):
     priority: Priority
     report_every: int
     notes: tuple[str, ...] = ()
+    counts: SearchCounts = field(default_factory=SearchCounts)
     allowed: Allowed | None = None
     revision: int = 0
     rows_joined: int = 0

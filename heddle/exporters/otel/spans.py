@@ -83,15 +83,14 @@ def request_attributes(workflow: str) -> Attributes:
 
 
 def receipt_attributes(receipt: Receipt) -> Attributes:
-    """Return what is known of a request when it is answered."""
+    """Return what is known of a request when it is answered; counters that are 0 are left out."""
     return {
+        **{f"heddle.{one.name}": value for one, value in receipt.counted()},
         INPUT_TOKENS: receipt.prompt_tokens,
         OUTPUT_TOKENS: receipt.generated_tokens,
         CACHED_TOKENS: receipt.prompt_tokens_reused,
         "heddle.optimizations": receipt.optimizations.value,
         "heddle.passes": receipt.passes,
-        "heddle.retries": receipt.retries,
-        "heddle.preemptions": receipt.preemptions,
         "heddle.fallbacks": len(receipt.fallbacks),
     }
 

@@ -24,7 +24,7 @@ def live_json(state: ServerState) -> Json:
             for name, lane in ({} if state.embedding is None else state.embedding.lanes).items()
         },
         "chunk_hits": {kind.value: state.tally.chunks[kind.value] for kind in HitKind},
-        "counters": dict(state.tally.receipts),
+        "counters": asdict(state.tally.counts),
         "cycle_passes": {name: asdict(count) for name, count in state.cycle_passes.items()},
         "corpus_revision": state.corpus_revision,
     }

@@ -185,7 +185,9 @@ def test_a_status_is_for_terminals_only(capsys):
 
 
 def test_a_receipt_tells_of_prompts_from_another_lane():
-    moved = ReceiptDraft(kv_transfers=2, kv_transfer_bytes=3_145_728, kv_transfer_s=0.0125)
+    moved = ReceiptDraft(kv_transfers=2, kv_transfer_bytes=3_145_728, kv_transfer_s=0.0131)
     text = receipt_lines(moved.close(Optimizations.EXACT, 1.0, "exact"))
-    assert "  prompts handed to a decode lane: 2, 3,145,728 bytes of KV, 12.5 ms" in text
-    assert not any("decode lane" in line for line in receipt_lines(RECEIPT))
+    assert "  prompts that one LLM lane computed and another decoded: 2" in text
+    assert "  KV that went from one LLM lane to another: 3,145,728 bytes" in text
+    assert any(line.endswith(": 0.013 s") for line in text)
+    assert not any("LLM lane" in line for line in receipt_lines(RECEIPT)), "what is 0 is left out"

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heddle.core.counts import SearchCounts
 from heddle.core.errors import InternalError
 from heddle.core.payloads import Sampling
 from heddle.core.primitives import PrimitiveKind
@@ -40,8 +41,8 @@ def fold_hits(*groups, topk=2, passages=None):
     return fold(search, dict(enumerate(groups)), passages, receipt), receipt
 
 
-def hits(labels, distances, **counts):
-    return Hits(np.array(labels, np.int64), np.array(distances, np.float32), **counts)
+def hits(labels, distances, **about):
+    return Hits(np.array(labels, np.int64), np.array(distances, np.float32), **about)
 
 
 def fold_hybrid(*groups, topk=3):
@@ -52,7 +53,10 @@ def fold_hybrid(*groups, topk=3):
 
 def test_what_was_known_before_is_counted_and_the_newest_recall_told():
     now = RecallEstimate(0.97, 0.9, 100)
-    groups = [hits([[1]], [[0.1]], hits_cached=1, recall=now), hits([[2]], [[0.2]], hits_cached=2)]
+    groups = [
+        hits([[1]], [[0.1]], counts=SearchCounts(hits_cached=1), recall=now),
+        hits([[2]], [[0.2]], counts=SearchCounts(hits_cached=2)),
+    ]
     _, receipt = fold_hits(*groups)
     assert (receipt.hits_cached, receipt.recall) == (3, now)
 
@@ -87,8 +91,8 @@ class TestHits:
 
     def test_parts_of_split_rows_are_joined(self):
         found, receipt = fold_hits(
-            hits([[1]], [[0.5]], lists_scanned=2, lists_probed=3),
-            hits([[2]], [[0.25]], lists_scanned=4, lists_probed=5),
+            hits([[1]], [[0.5]], counts=SearchCounts(3, 2)),
+            hits([[2]], [[0.25]], counts=SearchCounts(5, 4)),
         )
         assert [p.chunk_id for p in found] == [2, 1]
         assert (receipt.lists_scanned, receipt.lists_probed) == (6, 8)

@@ -16,7 +16,7 @@ from heddle.app.observe.server_state import (
     ReprimingState,
     ServerState,
 )
-from heddle.app.observe.tally import RECEIPT_COUNTS, Outcome, Tally
+from heddle.app.observe.tally import Outcome, Tally
 from heddle.core import gauges
 from heddle.core.errors import HeddleError
 from heddle.core.frames import Frame, Load
@@ -192,13 +192,6 @@ def test_each_thing_that_is_known_is_told(
     found: dict[tuple[str, ...], float], sample: tuple[str, ...], value: float
 ):
     assert found[sample] == value
-
-
-def test_all_that_is_added_up_of_receipts_is_told():
-    state = whole_state()
-    state.tally.receipts.update({name: 1e6 + n for n, name in enumerate(RECEIPT_COUNTS)})
-    told = set(samples(scrape(state).text).values())
-    assert {1e6 + n for n in range(len(RECEIPT_COUNTS))} <= told
 
 
 def test_all_that_engines_may_tell_has_a_metric():

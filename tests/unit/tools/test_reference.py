@@ -10,11 +10,11 @@ import pytest
 import heddle
 from heddle.core.tasks import Priority
 from tools.reference.docstrings import markdown, parse
-from tools.reference.pages import PAGES, page_text
+from tools.reference.pages import MODULES, PAGES, files
 from tools.reference.receipt_page import fields
 from tools.reference.signatures import signature_text
 
-FOLDER = Path(__file__).parents[3] / "docs" / "reference"
+ROOT = Path(__file__).parents[3]
 DOCSTRING = """Do it.
 
     In two steps.
@@ -30,10 +30,15 @@ DOCSTRING = """Do it.
     """
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_as_fresh_as_the_code(name: str):
-    written = (FOLDER / name).read_text(encoding="utf-8")
-    assert written == page_text(name), "run: make reference"
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    return dict(files())
+
+
+@pytest.mark.parametrize("path", [*(f"docs/reference/{name}" for name in PAGES), *MODULES])
+def test_what_is_generated_is_as_fresh_as_the_code(generated: Mapping[str, str], path: str):
+    written = (ROOT / path).read_text(encoding="utf-8")
+    assert written == generated[path], "run: make reference"
 
 
 def test_signatures_have_no_modules():

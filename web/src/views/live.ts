@@ -4,21 +4,9 @@ import { get } from "../api";
 import { button, el, table } from "../dom";
 import type { Live } from "../replies";
 import { errorLine, section, statusLine, wordsOf, type View } from "../view";
-import { bytes, count, share } from "../words";
+import { bytes, count, counted, share } from "../words";
 
 const PAUSE_MS = 2000;
-
-const COUNTERS: [string, string][] = [
-  ["generated_tokens", "tokens written"],
-  ["lists_scanned", "clusters scanned"],
-  ["nodes_opened", "nodes of a graph opened"],
-  ["hits_cached", "hits found by an earlier search of the request"],
-  ["drafted_tokens", "drafted tokens checked"],
-  ["accepted_tokens", "drafted tokens that were right"],
-  ["kv_prefetches", "reads of stored KV asked for ahead"],
-  ["preemptions", "sequences that lost their KV pages"],
-  ["retries", "stages sent again"],
-];
 
 export function liveView(): View {
   const own = section("live", "Live lanes");
@@ -154,19 +142,19 @@ function kvTable(live: Live): HTMLElement {
 
 function hitTable(live: Live): HTMLElement {
   const counters = live.counters;
-  const of = (name: string) => counters[name] ?? 0;
+  const { prompt_tokens: read, prompt_tokens_reused: reused } = counters;
   const rows = [
     [
       "prompt tokens reused",
-      `${of("prompt_tokens_reused").toLocaleString("en")} of ${of("prompt_tokens").toLocaleString("en")}`,
-      share(of("prompt_tokens_reused"), of("prompt_tokens")),
+      `${reused.toLocaleString("en")} of ${read.toLocaleString("en")}`,
+      share(reused, read),
     ],
     ...Object.entries(live.chunk_hits).map(([kind, hits]) => [
       `chunks looked up in stored KV: ${kind}`,
       hits.toLocaleString("en"),
       "",
     ]),
-    ...COUNTERS.map(([name, words]) => [words, of(name).toLocaleString("en"), ""]),
+    ...counted(counters).map(([meaning, words]) => [meaning, words, ""]),
   ];
   return table("Hits and work since the start", ["what", "count", "share"], rows);
 }

@@ -76,16 +76,7 @@ def overlap_words(table: StageTable) -> str:
 def early_work(measured: Measured) -> Iterator[str]:
     """Yield what passes have saved or begun early in the middle run, as far as anything."""
     receipt = measured.middle.receipt
-    if receipt.repeated:
-        yield f"texts taken from an equal prompt of an earlier turn: {receipt.repeated}"
-    if receipt.drafted_tokens:
-        counts = f"{receipt.drafted_tokens}, of which {receipt.accepted_tokens} were right"
-        yield f"tokens of earlier texts that were checked: {counts}"
-    if receipt.rows_ahead:
-        yield f"embedded or searched for while their list was written: {receipt.rows_ahead}"
-    if receipt.kv_prefetches:
-        chunks = f"{receipt.kv_loads_used} chunks used, {receipt.kv_loads_wasted} not"
-        yield f"reads of stored KV asked for while a search ran: {receipt.kv_prefetches} ({chunks})"
+    yield from (one.line(value) for one, value in receipt.counted() if one.by_pass)
     if receipt.speculations:
         used = sum(one.is_adopted for one in receipt.speculations)
         yield f"prompts computed ahead: {len(receipt.speculations)}, of which {used} were used"

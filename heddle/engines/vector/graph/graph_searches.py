@@ -244,7 +244,7 @@ class GraphSearches:
         extends = self._worker.extends
         for slot in slots:
             search, made = self._slots.search_in(slot), int(extends[slot])
-            search.extends += made
+            search.counts.nodes_opened += made
             self._times.learn(search, made)
             distances, labels = search.row_found(slot)
             if self._worker.added:

@@ -29,7 +29,6 @@ class GraphSearch(RunningSearch):
     came_s: float = 0.0
     deadline_s: float = math.inf
     expected: float = 0.0
-    extends: int = 0
     is_dropped: bool = False
     rows_of: dict[int, int] = field(default_factory=dict)
 
@@ -79,7 +78,7 @@ class GraphSearch(RunningSearch):
     def hits(self) -> Hits:
         """Return the final result."""
         distances, labels = self.found or self.nothing()
-        return Hits(labels, distances, revision=self.revision, extends=self.extends)
+        return Hits(labels, distances, self.counts, self.revision)
 
     def progress(self, fraction: float) -> Progress:
         """Return the hits so far."""

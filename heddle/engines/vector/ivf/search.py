@@ -1,6 +1,6 @@
 """A search of inverted lists, from admission to its hits. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,8 @@ class IvfSearch(RunningSearch):
 
     `nprobe` is settled when the search begins: asked for, or the index's default, and never more
     than its nlist. `lists_added` counts lists beyond that which a filter made necessary, over all
-    rows. Finished rows have scanned `lists_scanned`, a device `lists_on_device` of them;
-    `hits_cached` of their hits were known from an earlier search of the request. `may_stop`: the
-    search may end before it has scanned all its lists. `rank` is by the engine's `CallOrder`.
+    rows. `counts` is of the rows that have finished. `may_stop`: the search may end before it has
+    scanned all its lists. `rank` is by the engine's `CallOrder`.
     """
 
     request_id: int = 0
@@ -26,9 +25,6 @@ class IvfSearch(RunningSearch):
     may_stop: bool = False
     nprobe: int | None = None
     lists_added: int = 0
-    lists_scanned: int = 0
-    lists_on_device: int = 0
-    hits_cached: int = 0
 
     @property
     def has_begun(self) -> bool:
@@ -55,15 +51,8 @@ class IvfSearch(RunningSearch):
     def hits(self) -> Hits:
         """Return the final result."""
         distances, labels = self.found or self.nothing()
-        return Hits(
-            labels,
-            distances,
-            self.lists_scanned,
-            self.lists_probed,
-            self.revision,
-            lists_on_device=self.lists_on_device,
-            hits_cached=self.hits_cached,
-        )
+        counts = replace(self.counts, lists_probed=self.lists_probed)
+        return Hits(labels, distances, counts, self.revision)
 
     def progress(self, rows: NDArray[np.int64], hits: SortedHits, lists_scanned: int) -> Progress:
         """Return the hits so far: finished rows as they are, and `rows` with `hits`.

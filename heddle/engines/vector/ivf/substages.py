@@ -184,9 +184,9 @@ class Substages:
             stop = bisect_right(task_ids, search.task_id, first)
             mine = slice(first, stop)
             search.finish_rows(task_rows[mine], (distances[mine], labels[mine]))
-            search.lists_on_device += int(table.on_device[rows[mine]].sum())
-            search.lists_scanned += int(table.position[rows[mine]].sum())
-            search.hits_cached += int(cached[mine].sum())
+            search.counts.lists_on_device += int(table.on_device[rows[mine]].sum())
+            search.counts.lists_scanned += int(table.position[rows[mine]].sum())
+            search.counts.hits_cached += int(cached[mine].sum())
             if search.is_done:
                 ended.append(search)
             first = stop

@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from heddle.core.commands import Admit, Cancel, Command, KvSent, Steer
@@ -208,7 +208,9 @@ class PoolEngine:
         if not isinstance(event, Done) or not isinstance(event.result, Hits):
             return event
         waited_s = 0.0 if held.started_s is None else held.started_s - held.arrived_s
-        return Done(event.task_id, replace(event.result, waited_s=waited_s, parks=held.parks))
+        counts = event.result.counts
+        counts.search_wait_s, counts.searches_parked = waited_s, held.parks
+        return event
 
     def _free_slot(self, held: HeldSearch, now_s: float) -> None:
         """Free the slot of a search, if it has one still, and learn from it."""

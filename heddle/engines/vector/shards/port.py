@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
+from heddle.core.counts import SearchCounts
 from heddle.core.credits import Credits
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed, Frame, Load
 from heddle.core.gauges import INDEX_VECTORS, POOL_RUNNING, POOL_WAITING
@@ -213,7 +214,7 @@ class ShardedPort:
 
 
 def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hits:
-    """Return the nearest of what several workers found; counts are added up.
+    """Return the nearest of what several workers found, with the counts of all.
 
     Shapes: labels and distances of each part [n, topk].
     """
@@ -224,15 +225,9 @@ def merged(parts: Sequence[Hits], topk: int, notes: tuple[str, ...] = ()) -> Hit
     return Hits(
         np.take_along_axis(labels, order, axis=1),
         np.take_along_axis(distances, order, axis=1),
-        lists_scanned=sum(part.lists_scanned for part in parts),
-        lists_probed=sum(part.lists_probed for part in parts),
+        SearchCounts.at_once([part.counts for part in parts]),
         revision=min(part.revision for part in parts),
-        extends=sum(part.extends for part in parts),
-        waited_s=max(part.waited_s for part in parts),
-        parks=sum(part.parks for part in parts),
         notes=(*dict.fromkeys(own), *notes),
-        lists_on_device=sum(part.lists_on_device for part in parts),
-        hits_cached=sum(part.hits_cached for part in parts),
         recall=_lowest([part.recall for part in parts]),
         by_words=next((p.by_words for p in parts if p.by_words is not None), None),
     )

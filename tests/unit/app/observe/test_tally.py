@@ -1,8 +1,11 @@
 """What a server counts of the requests and steps that pass by."""
 
+from dataclasses import asdict
+
 import pytest
 
-from heddle.app.observe.tally import RECEIPT_COUNTS, Outcome, RequestWatch, Tally, outcome_of
+from heddle.app.observe.tally import Outcome, RequestWatch, Tally, outcome_of
+from heddle.core.counts import counters
 from heddle.core.errors import (
     Busy,
     Cancelled,
@@ -19,7 +22,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FusedKv, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority
 from heddle.runtime.events import Answer, NodeStarted, RequestEvent, RequestFailed, TokenDelta
-from heddle.runtime.receipt import FallbackKind, Receipt, ReceiptDraft
+from heddle.runtime.receipt import FallbackKind, Receipt, ReceiptDraft, RequestCounts
 from heddle.workflow.presets import preset
 from tests.helpers.fake_ports import ManualClock
 
@@ -96,10 +99,10 @@ def test_the_first_token_is_that_of_a_node_that_may_write_the_answer():
 
 def test_receipts_add_up():
     tally = Tally()
-    counts = {name: float(number) for number, name in enumerate(RECEIPT_COUNTS, start=1)}
+    counts = {one.name: number for number, one in enumerate(counters(RequestCounts), start=1)}
     for _ in range(3):
         tally.answered(Priority.BULK, receipt(**counts))
-    assert tally.receipts == {name: 3 * value for name, value in counts.items()}
+    assert asdict(tally.counts) == {name: 3 * value for name, value in counts.items()}
     assert tally.outcomes == {(Priority.BULK, Outcome.ANSWERED): 3}
     assert tally.durations[Priority.BULK].total == 1.5
 

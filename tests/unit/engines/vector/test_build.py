@@ -89,7 +89,7 @@ def test_a_lane_takes_over_the_clusters_of_an_indexer(tools, tmp_path):
 
     def lists_probed(task_id):
         engine.apply(tools.search(task_id, vectors[:1], 1))
-        return tools.terminals(tools.drain(engine))[task_id].result.lists_probed
+        return tools.terminals(tools.drain(engine))[task_id].result.counts.lists_probed
 
     assert lists_probed(1) in (1, 4)  # the new clusters may be there already
     engine.method._corpus._rebuild.wait()

@@ -63,9 +63,9 @@ def test_waits_of_a_function_and_steps_that_are_missing_are_told(measured: Expla
 
 def test_what_passes_began_early_is_told(measured: Explanation):
     text = said(measured)
-    assert "texts taken from an equal prompt of an earlier turn: 1" in text
-    assert "embedded or searched for while their list was written: 3" in text
-    assert "tokens of earlier texts that were checked: 8, of which 5 were right" in text
+    assert "came again in a loop, so that their text was there: 1" in text
+    assert "before the list or stage that they are of was whole: 3" in text
+    assert "each of which saved a step of the model: 5" in text
     assert "prompts computed ahead: 2, of which 1 were used" in text
 
 

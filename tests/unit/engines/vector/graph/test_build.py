@@ -69,7 +69,7 @@ def test_a_pool_stands_before_either(tools, corpus, mode):
     assert engine.scheduler.policy is PoolPolicy.DECODE_FIRST
     hits = found(tools, engine, vectors[:3])
     assert (hits.distances < 1e-5).all()
-    assert hits.waited_s >= 0.0
+    assert hits.counts.search_wait_s >= 0.0
     engine.close()
     assert not list(directory.glob("*-wal"))
 
@@ -108,7 +108,7 @@ def test_a_lane_keeps_as_many_candidates_as_its_settings_say_and_checks_itself(t
     extends = []
     for topm in (8, None, 200):
         engine = build_engine("vector", 1, VectorSettings(directory, topm=topm))
-        extends.append(found(tools, engine, vectors).extends)
+        extends.append(found(tools, engine, vectors).counts.nodes_opened)
         tools.drain(engine)
         assert engine.step(0.0, 1.0).recall.checks > 0  # of 300 searches
         engine.close()

@@ -73,7 +73,7 @@ def test_hits_are_those_of_the_graph_alone(graph, tmp_path):
         np.testing.assert_array_equal(hits.distances[row], distances)
         np.testing.assert_array_equal(hits.labels[row], labels)
     assert hits.revision == source.revision
-    assert hits.extends > 6
+    assert hits.counts.nodes_opened > 6
 
 
 def test_what_is_added_and_deleted_shows_at_the_next_search(tools, tmp_path):

@@ -191,7 +191,7 @@ def test_the_few_that_match_are_compared_without_a_way_through_the_graph(corpus,
     engine.apply(search(1, queries, 5, "few"))
     frame = engine.step(0.0, 1.0)
     hits = tools.terminals(frame.events)[1].result
-    assert hits.extends == 0
+    assert hits.counts.nodes_opened == 0
     assert frame.features["extends"] == 0
     np.testing.assert_allclose(hits.distances, corpus.exact(queries, "few")[:, :5], rtol=1e-5)
 

@@ -78,7 +78,7 @@ def assert_one_shot(corpus, hits, queries, topk, nprobe):
     np.testing.assert_array_equal(hits.labels[~is_open], labels[~is_open])
     np.testing.assert_array_equal(hits.distances[~is_open], distances[~is_open])
     assert (np.diff(hits.distances[is_open]) >= 0).all()
-    assert hits.lists_scanned == hits.lists_probed == len(queries) * nprobe
+    assert hits.counts.lists_scanned == hits.counts.lists_probed == len(queries) * nprobe
 
 
 def left_open(corpus, labels, queries, topk, nprobe):
@@ -272,7 +272,7 @@ def test_more_hits_than_vectors_asked_for(served, tools):
     assert (np.sort(hits.labels[:, :COUNT]) == np.arange(1, COUNT + 1)).all()
     assert (hits.labels[:, COUNT:] == -1).all()
     assert np.isinf(hits.distances[:, COUNT:]).all()
-    assert hits.lists_probed == 2 * len(corpus.scanner.list_sizes)
+    assert hits.counts.lists_probed == 2 * len(corpus.scanner.list_sizes)
 
 
 @pytest.mark.parametrize(

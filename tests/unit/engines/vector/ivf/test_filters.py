@@ -132,8 +132,8 @@ def test_a_search_of_few_lists_goes_on_until_it_has_enough(served, tools, no_few
     engine.apply(search(2, tools.clustered(4, seed=3), 20, nprobe=1))
     ended = tools.terminals(tools.drain(engine, 1e-9))
     check_filled(ended[1].result, served._source, "few", 20)
-    assert ended[1].result.lists_probed > 4
-    assert ended[2].result.lists_probed == 4
+    assert ended[1].result.counts.lists_probed > 4
+    assert ended[2].result.counts.lists_probed == 4
 
 
 def test_the_few_that_match_are_compared_one_by_one(tools):
@@ -144,7 +144,7 @@ def test_the_few_that_match_are_compared_one_by_one(tools):
     engine.apply(search(1, queries, 10, "few"))
     frame = engine.step(0.0, 1e-9)
     hits = tools.terminals(frame.events)[1].result
-    assert (hits.lists_probed, frame.features["compared"]) == (0, 20 * 25)
+    assert (hits.counts.lists_probed, frame.features["compared"]) == (0, 20 * 25)
     exact = nearest(source, queries, matching(source, "few"))[:, :10]
     np.testing.assert_allclose(hits.distances, exact, rtol=1e-2, atol=1e-3)  # in float16
 

@@ -288,11 +288,11 @@ def test_a_lane_that_started_empty_gets_its_clusters_while_it_serves(tools):
     engine = serve(tools, source, rebuild, lists_per_step=1)
     source.store_vectors(range(1, 951), vectors[:950])
     one_list = found(tools, engine, vectors[:4], 5)
-    assert one_list.lists_probed == 4
+    assert one_list.counts.lists_probed == 4
     rebuild.wait()
     source.store_vectors(range(951, 1001), vectors[950:])  # after the rebuild
     many_lists = found(tools, engine, vectors[:4], 5)
-    assert many_lists.lists_probed == 4 * nlist_for(950)
+    assert many_lists.counts.lists_probed == 4 * nlist_for(950)
     assert many_lists.revision == source.revision
     np.testing.assert_allclose(
         many_lists.distances, np.sort(exact_distances(vectors[:4], vectors))[:, :5], atol=1e-5
@@ -318,8 +318,8 @@ def test_new_clusters_wait_for_the_searches_in_flight(tools):
     engine.step(0.0, 1e9)
     assert engine.rows_in_flight == 2
     ended = tools.terminals(tools.drain(engine))
-    assert ended[1].result.lists_probed == 2 * nlist_for(300)
-    assert ended[2].result.lists_probed == 2 * nlist_for(3000)
+    assert ended[1].result.counts.lists_probed == 2 * nlist_for(300)
+    assert ended[2].result.counts.lists_probed == 2 * nlist_for(3000)
     np.testing.assert_array_equal(ended[1].result.distances, ended[2].result.distances)
 
 
@@ -367,7 +367,7 @@ def test_clusters_that_cannot_be_made_cost_no_search_and_are_tried_again(tools, 
         ask()
     assert tries == [0.0, 10.0, 30.0, 70.0]
     hits = ask()
-    assert (hits.lists_probed, hits.notes) == (3 * nlist_for(499), ())
+    assert (hits.counts.lists_probed, hits.notes) == (3 * nlist_for(499), ())
     assert engine.step(0.0, 1.0).notes == ()
 
 
@@ -397,13 +397,15 @@ def test_an_index_that_fails_its_self_test_is_never_searched(tools, monkeypatch,
     if refused == 2:
         assert "can't follow the corpus: FAISS" in ends.pop(0).message
     (hits,) = (end.result for end in ends)
-    assert hits.lists_probed == before.lists_probed, "of the index that was searched before"
+    assert hits.counts.lists_probed == before.counts.lists_probed, (
+        "of the index that was searched before"
+    )
     assert "searches in steps with other results" in hits.notes[0]
     assert "tried again 10 s later" in hits.notes[0]
     clock.time_s = 10.0
     found(tools, engine, vectors[:2], 3)  # has another one made
     rebuild.wait()
-    assert found(tools, engine, vectors[:2], 3).lists_probed == 2 * nlist_for(1000)
+    assert found(tools, engine, vectors[:2], 3).counts.lists_probed == 2 * nlist_for(1000)
 
 
 def test_a_first_index_that_fails_its_self_test_fails_the_searches(tools, monkeypatch):

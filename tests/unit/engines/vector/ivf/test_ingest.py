@@ -58,7 +58,7 @@ def test_an_empty_corpus_answers_and_can_be_filled(tools):
     empty = found(tools, engine, vectors[:2], 3)
     assert empty.labels.tolist() == [[-1] * 3] * 2
     assert np.isinf(empty.distances).all()
-    assert empty.lists_probed == 0
+    assert empty.counts.lists_probed == 0
     engine.apply(tools.ingest(1, range(1, 41), vectors))
     assert isinstance(tools.terminals(tools.drain(engine))[1], Done)
     hits = found(tools, engine, vectors)

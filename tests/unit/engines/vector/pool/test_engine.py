@@ -171,9 +171,9 @@ def test_hits_say_how_long_they_waited_and_how_often_they_were_parked(tools, ser
     pool.apply(tools.search(1, query(tools, 1)))
     pool.apply(tools.search(4, query(tools, 4)))
     hits = {task: end.result for task, end in tools.terminals(drain(pool, clock, 2.0)).items()}
-    assert [hits[task].parks for task in (1, 2, 4)] == [0, 1, 0]
-    assert hits[1].waited_s == hits[2].waited_s == 0.0
-    assert hits[4].waited_s > 0.0
+    assert [hits[task].counts.searches_parked for task in (1, 2, 4)] == [0, 1, 0]
+    assert hits[1].counts.search_wait_s == hits[2].counts.search_wait_s == 0.0
+    assert hits[4].counts.search_wait_s > 0.0
 
 
 def test_which_side_asks_is_told_by_the_payload(tools):
@@ -245,7 +245,7 @@ def test_a_search_waits_for_others_until_its_flush_timeout_while_some_run(
     pool.step(clock.now_s(), 1.0)
     pool.apply(tools.search(task_id, query(tools, task_id)))
     hits = tools.terminals(drain(pool, clock, 0.5))[task_id].result
-    assert wait_s <= hits.waited_s < wait_s + 13.0, "no step takes longer than 12 s"
+    assert wait_s <= hits.counts.search_wait_s < wait_s + 13.0, "no step takes longer than 12 s"
 
 
 def test_what_prefill_lanes_send_is_heard_and_goes_no_further(served):

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.core.commands import Admit, Cancel, Steer
+from heddle.core.counts import SearchCounts
 from heddle.core.credits import Credits
 from heddle.core.frames import Cancelled, Done, Failed, Frame, Load
 from heddle.core.gauges import (
@@ -69,9 +70,9 @@ def admit(task_id, kind, payload):
     return Admit(Task(task_id, kind, Identity(task_id, "find"), payload))
 
 
-def hits(*pairs, revision=5, **counts):
+def hits(*pairs, revision=5, **about):
     labels, distances = zip(*pairs, strict=True)
-    return Hits(np.array([labels]), np.array([distances], np.float32), revision=revision, **counts)
+    return Hits(np.array([labels]), np.array([distances], np.float32), revision=revision, **about)
 
 
 def test_one_worker_looks_for_words():
@@ -167,14 +168,29 @@ def test_a_search_is_over_when_every_worker_has_answered():
     pool.search()
     for worker in pool.workers:
         assert worker.sent[0].task.task_id == 1
-    pool.workers[0].tell(Done(1, hits((3, 0.3), (6, 0.6), extends=4, waited_s=0.2)))
-    pool.workers[2].tell(Done(1, hits((5, 0.5), (8, 0.8), revision=4, extends=1)))
+    pool.workers[0].tell(
+        Done(1, hits((3, 0.3), (6, 0.6), counts=SearchCounts(nodes_opened=4, search_wait_s=0.2)))
+    )
+    pool.workers[2].tell(
+        Done(
+            1,
+            hits(
+                (5, 0.5),
+                (8, 0.8),
+                revision=4,
+                counts=SearchCounts(nodes_opened=1, search_wait_s=0.1),
+            ),
+        )
+    )
     assert pool.events() == []
-    pool.workers[1].tell(Done(1, hits((1, 0.1), (-1, np.inf), parks=2)))
+    pool.workers[1].tell(
+        Done(1, hits((1, 0.1), (-1, np.inf), counts=SearchCounts(searches_parked=2)))
+    )
     (event,) = pool.events()
     found = event.result
     assert found.labels.tolist() == [[1, 3]]
-    assert (found.revision, found.extends, found.waited_s, found.parks) == (4, 5, 0.2, 2)
+    assert found.revision == 4
+    assert found.counts == SearchCounts(nodes_opened=5, search_wait_s=0.2, searches_parked=2)
     assert found.notes == ()
 
 

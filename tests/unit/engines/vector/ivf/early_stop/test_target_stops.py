@@ -94,12 +94,16 @@ def test_searches_keep_the_recall_that_was_promised_and_scan_less(corpus, tools)
     asked = questions(tools, 3 * SAMPLE_MIN, 1)
     learning = answers(engine, tools, asked)
     assert all("not calibrated yet" in hits.notes[0] for hits in learning[:SAMPLE_MIN])
-    assert all(hits.lists_scanned == hits.lists_probed for hits in learning[:SAMPLE_MIN])
+    assert all(
+        hits.counts.lists_scanned == hits.counts.lists_probed for hits in learning[:SAMPLE_MIN]
+    )
     held_back = questions(tools, 300, 2)
     found = answers(engine, tools, held_back, first_id=1000)
     assert not any(hits.notes for hits in found)
     assert recall_of(corpus, held_back, found) >= TARGET - 0.03
-    scanned, probed = (sum(getattr(h, n) for h in found) for n in ("lists_scanned", "lists_probed"))
+    scanned, probed = (
+        sum(getattr(h.counts, n) for h in found) for n in ("lists_scanned", "lists_probed")
+    )
     assert scanned < 0.8 * probed
     estimate = found[-1].recall
     assert estimate.checks >= 50
@@ -122,9 +126,11 @@ def test_a_request_for_exact_answers_gets_them_beside_others(corpus, tools):
         hits = ended[number].result
         np.testing.assert_array_equal(hits.distances, distances)
         np.testing.assert_array_equal(hits.labels, labels)
-        assert hits.lists_scanned == hits.lists_probed
+        assert hits.counts.lists_scanned == hits.counts.lists_probed
     stopped = [ended[number].result for number in range(0, 60, 2)]
-    assert sum(h.lists_scanned for h in stopped) < sum(h.lists_probed for h in stopped)
+    assert sum(h.counts.lists_scanned for h in stopped) < sum(
+        h.counts.lists_probed for h in stopped
+    )
 
 
 def test_until_it_is_calibrated_answers_are_those_of_a_full_search(corpus, tools):
@@ -144,7 +150,7 @@ def test_equal_searches_in_equal_order_are_answered_equally(corpus, tools):
     )
     for one, other in zip(once, twice, strict=True):
         np.testing.assert_array_equal(one.labels, other.labels)
-        assert (one.lists_scanned, one.recall) == (other.lists_scanned, other.recall)
+        assert (one.counts.lists_scanned, one.recall) == (other.counts.lists_scanned, other.recall)
 
 
 def test_what_a_request_found_before_is_looked_for_first_and_counted(corpus, tools):
@@ -162,8 +168,8 @@ def test_what_a_request_found_before_is_looked_for_first_and_counted(corpus, too
                 engine.apply(command)
                 [event] = tools.drain(engine, budget_s=1.0)
                 if part:
-                    scanned[is_same] += event.result.lists_scanned
-                    cached += event.result.hits_cached
+                    scanned[is_same] += event.result.counts.lists_scanned
+                    cached += event.result.counts.hits_cached
         assert cached > 100 if is_same else cached == 0
     assert scanned[True] <= scanned[False]
 
@@ -194,7 +200,7 @@ def test_what_a_request_found_before_is_compared_before_any_list(corpus, tools):
         scan = stops.newest
     np.testing.assert_allclose(later[1].distances[0], exact, atol=1e-6)
     assert len(set(later[1].labels[0].tolist())) == K  # each once
-    assert later[1].lists_scanned == planned
+    assert later[1].counts.lists_scanned == planned
     np.testing.assert_array_equal(later[2].distances[0], of_lists)  # another request knew nothing
     assert scan.hits.sum() > 0
     payload = tools.search(9, query[None], K, nprobe=planned).task.payload
@@ -247,7 +253,7 @@ def test_a_filter_scans_everything_and_says_so(corpus, tools):
     engine.apply(command._replace(task=command.task._replace(payload=payload)))
     [event] = tools.drain(engine)
     assert event.result.notes == (FILTERED_IN_FULL,)
-    assert event.result.lists_scanned == event.result.lists_probed
+    assert event.result.counts.lists_scanned == event.result.counts.lists_probed
 
 
 def test_cancelled_searches_leave_room_for_other_samples(corpus, tools):
@@ -296,7 +302,7 @@ def test_searches_looked_at_together_stop_where_each_would_alone(corpus, tools):
     for number, hits in enumerate(alone):
         other = together[1000 + number].result
         np.testing.assert_array_equal(hits.labels, other.labels)
-        assert hits.lists_scanned == other.lists_scanned
+        assert hits.counts.lists_scanned == other.counts.lists_scanned
     assert engine.rows_in_flight == engine.method._stops._courses.count == 0
 
 
@@ -306,5 +312,5 @@ def test_where_scanning_is_as_fast_as_asking_nothing_is_asked(tools):
     engine = engine_over(corpus, tools, lists_of=ComparedLists, share=0.5)
     found = answers(engine, tools, questions(tools, 40, 10))
     assert all("no longer than to ask" in hits.notes[0] for hits in found)
-    assert all(hits.lists_scanned == hits.lists_probed for hits in found)
+    assert all(hits.counts.lists_scanned == hits.counts.lists_probed for hits in found)
     assert found[-1].recall.checks > 5  # watched all the same

@@ -45,8 +45,8 @@ def test_a_search_says_what_the_device_scanned_and_finds_the_same(tools, source)
     for seed in range(1, 20):
         mine, theirs = searched(tools, hot, seed), searched(tools, plain, seed)
         np.testing.assert_array_equal(mine.labels, theirs.labels)
-        assert theirs.lists_on_device == 0
-        on_device.append(mine.lists_on_device)
+        assert theirs.counts.lists_on_device == 0
+        on_device.append(mine.counts.lists_on_device)
     assert max(on_device) > 10
     assert max(on_device) <= 3 * 20
 
