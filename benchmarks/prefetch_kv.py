@@ -234,7 +234,7 @@ class Bench:
             sum(receipt.kv_loads_wasted for receipt in receipts),
             sum(fused.tokens_from_disk for receipt in receipts for fused in receipt.kv_reuse),
             sum(fused.loading_s for receipt in receipts for fused in receipt.kv_reuse),
-            sum(len(receipt.fallbacks) for receipt in receipts),
+            sum(len(receipt.degradations) for receipt in receipts),
             stolen.share,
             tuple(one.answer.text for one in took),
         )

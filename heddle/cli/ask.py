@@ -281,7 +281,7 @@ def receipt_lines(receipt: Receipt) -> list[str]:
     lines += [_fused_line(fused) for fused in receipt.kv_reuse]
     lines += [_splice_line(splice) for splice in receipt.splices]
     lines += [_speculation_line(speculation) for speculation in receipt.speculations]
-    lines += [f"  fallback: {note}" for note in receipt.fallbacks]
+    lines += [f"  degraded ({one.kind.value}): {one.reason}" for one in receipt.degradations]
     lines += [
         f"  {took.span.name:<28} {took.span.engine:<10} waited {took.waited_s:6.3f} s, "
         f"ran {took.ran_s:6.3f} s"

@@ -183,7 +183,7 @@ class FusedKv:
         loads_wasted: chunks that were read ahead of it and that it did not use.
         unprimed: ids of chunks that should have had primed KV, and had none.
         stored_error: the largest relative L2 error that storing cost one of the chunks.
-        fallbacks: where reuse ran degraded, in words.
+        notes: where reuse ran degraded, in words.
         loading_s: time until all chunks were in memory [s].
         surveying_s: time of the steps that selected tokens, other work in them included [s]; a
             pass ahead of the prompt is not in it.
@@ -206,7 +206,7 @@ class FusedKv:
     loads_wasted: int = 0
     unprimed: tuple[int, ...] = ()
     stored_error: float = 0.0
-    fallbacks: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     loading_s: float = 0.0
     surveying_s: float = 0.0
     computing_s: float = 0.0

@@ -18,7 +18,7 @@ A request in flight
     `object_store`      a request's values; every key is written once
     `values`            reads parts of prompts and queries out of that store
     `written_list`      a list that a model writes: whole, or item by item
-    `receipt`           what was done for a request: counts, times, fallbacks
+    `receipt`           what was done for a request: counts, times, degradations
 
 What may run
     `region_plan`       a lowered and optimised region of a workflow, cached for the next request

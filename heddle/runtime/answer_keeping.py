@@ -77,7 +77,7 @@ class AnswerKeeping:
         on a chunk that has been deleted since.
         """
         draft, last = request.lookup, request.last
-        if draft is None or request.kept is not None or answer.receipt.fallbacks:
+        if draft is None or request.kept is not None or answer.receipt.degradations:
             return
         if not answer.text or not 1 <= len(draft.searches) <= SEARCHES_MAX:
             return

@@ -133,7 +133,7 @@ class AnswerLookups:
         draft.candidate, outcome = None, LookupOutcome.OTHER_PASSAGES
         if is_equal:
             outcome = LookupOutcome.CHANGED
-            if not request.receipt.fallbacks:  # a search that ran degraded proves nothing
+            if not request.receipt.degradations:  # a search that ran degraded proves nothing
                 self.keeping.cache.drop(kept, DropReason.CHANGED)
         self._go_without(request, run, outcome, now_s)
 

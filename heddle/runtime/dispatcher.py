@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from heddle.core.commands import LeaveKv
+from heddle.core.degradation import DegradationKind
 from heddle.core.errors import ConfigError
 from heddle.core.passages import Passage
 from heddle.core.payloads import (
@@ -31,7 +32,6 @@ from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_lead, build_payload
-from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.repeats import draft_of, repeated, stand_in
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
@@ -209,7 +209,7 @@ class Dispatcher:
         """Queue the rows that are new, or all where those that were sent are others now."""
         if run.payload is not None and not begins_with(payload, run.payload):
             note = f"{run.primitive.name} began again: its first rows are others now"
-            request.receipt.fall_back(FallbackKind.PIPELINE, note)
+            request.receipt.degrade(DegradationKind.PIPELINE, note)
             self.forget_rows(request, run)
         run.payload = payload
         if run.rows_sent < payload.rows:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from heddle.core.counts import SearchCounts
+from heddle.core.degradation import DegradationKind
 from heddle.core.errors import InternalError
 from heddle.core.frames import Progress
 from heddle.core.passages import Passage
@@ -30,7 +31,7 @@ from heddle.core.results import (
 )
 from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
 from heddle.runtime.rank_fusion import fused
-from heddle.runtime.receipt import FallbackKind, ReceiptDraft, Span
+from heddle.runtime.receipt import ReceiptDraft, Span
 from heddle.runtime.written_list import as_lines
 
 
@@ -89,7 +90,7 @@ def text_value(written: Generated, is_list: bool, node: str, receipt: ReceiptDra
     if not lines:
         # The loop that consumes the list still gets its first turn.
         note = f"node {node!r} wrote no line; its list has one empty"
-        receipt.fall_back(FallbackKind.EMPTY_LIST, note)
+        receipt.degrade(DegradationKind.EMPTY_LIST, note)
     return lines or ("",)
 
 
@@ -129,7 +130,7 @@ def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
         return first
     if isinstance(first, Asked):
         if first.problem:
-            receipt.fall_back(FallbackKind.QUESTION_AHEAD, first.problem)
+            receipt.degrade(DegradationKind.QUESTION_AHEAD, first.problem)
         return None
     if isinstance(first, ToolResult):
         return first.value
@@ -165,7 +166,7 @@ def _fold_hits(
     receipt.add(SearchCounts.at_once([h.counts for h in hits]))
     receipt.recall = next((h.recall for h in reversed(hits) if h.recall), receipt.recall)
     receipt.searched_by.extend(h.searched_by for h in hits if h.searched_by)
-    receipt.fall_back(FallbackKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))
+    receipt.degrade(DegradationKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))
     nearest = _best(hits, config, receipt)
     found = _passages(nearest, passages, tenant)
     if passages is not None and len(found) < len(nearest):
@@ -201,7 +202,7 @@ def _note_damage(
     """
     if damaged := passages.count_damaged(sorted(missing), tenant):
         note = f"{damaged} passages that were found are damaged in the corpus and were left out"
-        receipt.fall_back(FallbackKind.CORPUS, note)
+        receipt.degrade(DegradationKind.CORPUS, note)
 
 
 def _passages(
@@ -217,7 +218,7 @@ def _fused(hits: Sequence[Hits], topk: int, receipt: ReceiptDraft) -> dict[int, 
     """Return the topk best chunks over all rows by meaning and by words, the best first."""
     if any(group.by_words is None for group in hits):
         note = "nothing was found by words in this index; only meaning counted"
-        receipt.fall_back(FallbackKind.SEARCH, note)
+        receipt.degrade(DegradationKind.SEARCH, note)
     found: list[Hits | RankedHits] = [*hits]
     found += [group.by_words for group in hits if group.by_words is not None]
     distance_of: dict[int, float] = {}

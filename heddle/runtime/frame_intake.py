@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from heddle.core.commands import Cancel
+from heddle.core.degradation import DegradationKind
 from heddle.core.errors import EngineError
 from heddle.core.frames import Done, Event, Failed, Frame, Progress
 from heddle.core.ports import PassageSource, Tracer
@@ -21,7 +22,6 @@ from heddle.runtime.own_passages import OwnSource
 from heddle.runtime.pipeline import Pipeline
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.reading import fold_extracted, fold_reranked
-from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.repeats import remember
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
@@ -124,7 +124,7 @@ class FrameIntake:
         elif isinstance(event, Failed) and task.run.primitive.kind is PrimitiveKind.ASKING:
             # Its prompt does without.
             note = f"{task.run.primitive.name}: {event.message}"
-            task.request.receipt.fall_back(FallbackKind.QUESTION_AHEAD, note)
+            task.request.receipt.degrade(DegradationKind.QUESTION_AHEAD, note)
             self.readiness.complete(task.request, task.run, None, now_s)
         elif isinstance(event, Failed):
             self.retries.retry(task, event, now_s)

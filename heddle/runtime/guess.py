@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heddle.core.commands import Cancel
+from heddle.core.degradation import DegradationKind
 from heddle.core.frames import Done, Event, Failed, Progress
 from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Optimizations
 from heddle.costs.win_rate import WinRates
 from heddle.graph.primitive import CollectConfig, PrefillConfig, SearchConfig
-from heddle.runtime.receipt import FallbackKind, Speculation
+from heddle.runtime.receipt import Speculation
 from heddle.runtime.request import Guess, PrimitiveRun, Request
 from heddle.runtime.task_table import TaskTable
 
@@ -117,10 +118,10 @@ def end_guess(
             task.lane.port.send(Cancel(task_id))
     if guess.problem:
         note = f"{prefill.primitive.name} was not computed ahead: {guess.problem}"
-        request.receipt.fall_back(FallbackKind.SPECULATION, note)
+        request.receipt.degrade(DegradationKind.SPECULATION, note)
     elif guess.ahead is not None and guess.ahead.problem:
         note = f"nothing was written ahead behind {prefill.primitive.name}: {guess.ahead.problem}"
-        request.receipt.fall_back(FallbackKind.SPECULATION, note)
+        request.receipt.degrade(DegradationKind.SPECULATION, note)
     kind = guess_kind(request, prefill, guess.engine)
     rates.learn(kind, guess.probability, now_s, has_won=is_adopted)
     request.receipt.speculations.append(

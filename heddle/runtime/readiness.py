@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from heddle.core.degradation import DegradationKind
 from heddle.core.errors import HeddleError, InternalError, WorkflowError
 from heddle.core.tasks import Optimizations
 from heddle.graph.pgraph import PGraph
@@ -12,7 +13,7 @@ from heddle.passes.ask_ahead import AskAhead
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import Retrieved
 from heddle.runtime.folding import with_tokens
-from heddle.runtime.receipt import FallbackKind, Span
+from heddle.runtime.receipt import Span
 from heddle.runtime.region_plan import RegionPlan, RegionPlanner
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.request_table import RequestTable
@@ -105,7 +106,7 @@ class Readiness:
 
     def _open(self, request: Request, plan: RegionPlan, now_s: float) -> None:
         request.receipt.passes.extend(plan.passes)
-        request.receipt.fall_back(FallbackKind.PASS, *plan.fallbacks)
+        request.receipt.degrade(DegradationKind.PASS, *plan.failures)
         request.regions += 1
         opened = {
             name: PrimitiveRun(planned.primitive, planned, request.regions, planned.waits)

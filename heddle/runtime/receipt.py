@@ -1,13 +1,12 @@
-"""What was done for a request: counts, times, fallbacks. Every answer carries one."""
+"""What was done for a request: counts, times, degradations. Every answer carries one."""
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from operator import attrgetter
 from typing import Final
 
 from heddle.core.counts import SearchCounts, Unit, counter, counters
+from heddle.core.degradation import Degradation, DegradationKind
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import (
     FinishReason,
@@ -18,22 +17,6 @@ from heddle.core.results import (
     RemoteRun,
 )
 from heddle.core.tasks import Optimizations
-
-
-class FallbackKind(Enum):
-    """Where a request ran degraded."""
-
-    PASS = "pass"  # an optimizer pass failed, and was left out
-    RETRY = "retry"
-    SEARCH = "search"
-    CHUNK_KV = "chunk_kv"
-    QUESTION_AHEAD = "question_ahead"  # it was not run ahead of its prompt
-    EMPTY_LIST = "empty_list"
-    PIPELINE = "pipeline"  # what began with the first items of a list began again with it whole
-    SPECULATION = "speculation"  # a prompt was not computed ahead
-    KV_TRANSFER = "kv_transfer"  # a prompt's KV did not all come from the lane that prefilled it
-    CORPUS = "corpus"  # a passage that was found is damaged, and was left out
-    REMOTE = "remote"  # another server did not do as asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +229,7 @@ class Receipt(RequestCounts):
         optimizations: the most that the request was allowed to use.
         latency_s: from its arrival to its answer [s].
         passes: optimizer passes that changed its graph.
-        fallbacks: where it ran degraded, in words.
-        fallback_kinds: counts of `fallbacks`, by kind.
+        degradations: where it ran degraded.
         numerics: whether results may depend on which requests shared a batch.
         spans: the times of each primitive.
         kv_reuse: the use of stored chunk KV, for each prompt that was to use it.
@@ -267,8 +249,7 @@ class Receipt(RequestCounts):
     optimizations: Optimizations
     latency_s: float
     passes: tuple[str, ...] = ()
-    fallbacks: tuple[str, ...] = ()
-    fallback_kinds: Mapping[str, int] = field(default_factory=dict)
+    degradations: tuple[Degradation, ...] = ()
     numerics: str
     spans: tuple[Span, ...] = ()
     kv_reuse: tuple[FusedKv, ...] = ()
@@ -296,8 +277,7 @@ class ReceiptDraft(RequestCounts):
     """
 
     passes: list[str] = field(default_factory=list)
-    fallbacks: list[str] = field(default_factory=list)
-    fallback_kinds: Counter[str] = field(default_factory=Counter)
+    degradations: list[Degradation] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     kv_reuse: list[FusedKv] = field(default_factory=list)
     splices: dict[str, Splice] = field(default_factory=dict)
@@ -312,11 +292,9 @@ class ReceiptDraft(RequestCounts):
     run: str = ""
     caller: str = ""
 
-    def fall_back(self, kind: FallbackKind, *notes: str) -> None:
-        """Note where the request ran degraded, each in words; there may be none."""
-        self.fallbacks.extend(notes)
-        if notes:
-            self.fallback_kinds[kind.value] += len(notes)
+    def degrade(self, kind: DegradationKind, *reasons: str) -> None:
+        """Note where the request ran degraded, for each reason; there may be none."""
+        self.degradations.extend(Degradation(kind, reason) for reason in reasons)
 
     def take_prompt(self, prefill: str, result: Prefilled) -> None:
         """Count a prompt that is in."""
@@ -327,7 +305,7 @@ class ReceiptDraft(RequestCounts):
             self.kv_reuse.append(result.fused)
             self.kv_loads_used += result.fused.loads_used
             self.kv_loads_wasted += result.fused.loads_wasted
-            self.fall_back(FallbackKind.CHUNK_KV, *result.fused.fallbacks)
+            self.degrade(DegradationKind.CHUNK_KV, *result.fused.notes)
         if prefill in self.splices:
             self.splices[prefill] = replace(
                 self.splices[prefill],
@@ -341,7 +319,7 @@ class ReceiptDraft(RequestCounts):
         self.kv_transfer_bytes += transfer.nbytes
         self.kv_transfer_s += transfer.seconds
         if transfer.problem:
-            self.fall_back(FallbackKind.KV_TRANSFER, transfer.problem)
+            self.degrade(DegradationKind.KV_TRANSFER, transfer.problem)
 
     def take_remote(self, run: RemoteRun) -> None:
         """Count what another server's model read and wrote."""
@@ -350,7 +328,7 @@ class ReceiptDraft(RequestCounts):
         self.generated_tokens += run.tokens
         self.retries += run.tries - 1
         self.remotes.append(f"{run.model} at {run.server}")
-        self.fall_back(FallbackKind.REMOTE, *run.notes)
+        self.degrade(DegradationKind.REMOTE, *run.notes)
 
     def close(self, optimizations: Optimizations, latency_s: float, numerics: str) -> Receipt:
         """Return the receipt of a request that has its answer."""
@@ -359,8 +337,7 @@ class ReceiptDraft(RequestCounts):
             optimizations=optimizations,
             latency_s=latency_s,
             passes=tuple(dict.fromkeys(self.passes)),
-            fallbacks=tuple(self.fallbacks),
-            fallback_kinds=dict(self.fallback_kinds),
+            degradations=tuple(self.degradations),
             numerics=numerics,
             spans=tuple(self.spans),
             kv_reuse=tuple(self.kv_reuse),

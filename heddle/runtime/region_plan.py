@@ -23,7 +23,7 @@ class RegionPlan:
     """Everything about a region that doesn't depend on the request.
 
     `readers` maps keys from outside to their readers. `lowered` is the region's graph before any
-    pass; `passes` changed it; `fallbacks` names those that failed and were left out.
+    pass; `passes` changed it; `failures` names those that failed and were left out.
     """
 
     primitives: Mapping[str, PrimitivePlan]
@@ -32,7 +32,7 @@ class RegionPlan:
     readers: Mapping[str, tuple[str, ...]]
     lowered: PGraph
     passes: tuple[str, ...]
-    fallbacks: tuple[str, ...]
+    failures: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -175,5 +175,5 @@ def _plan_of(
         readers=readers,
         lowered=lowered,
         passes=tuple(record.name for record in records if record.changed),
-        fallbacks=tuple(record.error for record in records if record.error),
+        failures=tuple(record.error for record in records if record.error),
     )

@@ -3,6 +3,7 @@
 import logging
 from dataclasses import dataclass
 
+from heddle.core.degradation import DegradationKind
 from heddle.core.errors import (
     CONTEXT_LIMIT,
     TOO_LONG,
@@ -15,7 +16,6 @@ from heddle.core.frames import Failed
 from heddle.core.primitives import PrimitiveKind
 from heddle.runtime.counters import Counters
 from heddle.runtime.dispatcher import Dispatcher
-from heddle.runtime.receipt import FallbackKind
 from heddle.runtime.request import PrimitiveRun
 from heddle.runtime.suspects import Suspects
 from heddle.runtime.task_table import TaskRun, TaskTable
@@ -99,7 +99,7 @@ class Retries:
             task.request.receipt.resumed += 1
             tokens = len(_decode_of(task).told)
             note = f"{name} went on behind {tokens} tokens after: {event.message}"
-        task.request.receipt.fall_back(FallbackKind.RETRY, note)
+        task.request.receipt.degrade(DegradationKind.RETRY, note)
         log.info("request %d: %s", task.request.id, note)  # its receipt says so, too
 
     def _retry_rows(self, task: TaskRun, now_s: float) -> None:

@@ -29,10 +29,11 @@ from heddle.app.observe.tally import Outcome, Tally
 from heddle.app.server import Server
 from heddle.core import gauges
 from heddle.core.counts import counters
+from heddle.core.degradation import DegradationKind
 from heddle.core.tasks import Priority
 from heddle.kv.chunk_key import HitKind
 from heddle.runtime.answer_cache import AnswerCacheState
-from heddle.runtime.receipt import FallbackKind, LookupOutcome, RequestCounts
+from heddle.runtime.receipt import LookupOutcome, RequestCounts
 from heddle.runtime.supervision import LaneHealth, LaneState
 
 
@@ -206,11 +207,11 @@ def _tallied(tally: Tally) -> Iterator[Metric]:
     )
     yield _counter(
         Name(
-            "heddle_fallbacks",
+            "heddle_degradations",
             "Where requests ran degraded, by kind; the receipts say how.",
         ),
         "kind",
-        {kind.value: tally.fallbacks[kind.value] for kind in FallbackKind},
+        {kind.value: tally.degradations[kind.value] for kind in DegradationKind},
     )
     yield _counter(
         Name(

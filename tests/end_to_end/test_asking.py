@@ -37,6 +37,6 @@ def test_a_question_is_run_while_its_passages_are_looked_for(
         [prefill] = [s for s in receipt.spans if s.kind is PrimitiveKind.PREFILLING]
         assert span.node == "answer"
         assert span.done_s <= prefill.sent_s
-        assert receipt.fallbacks == ()
+        assert receipt.degradations == ()
         assert receipt.kv_reuse[0].tokens_recomputed > 0
         assert holds_nothing(server)

@@ -109,6 +109,6 @@ def test_words_find_what_meaning_does_not(server: Server):
     answer = server.app(search).invoke(question)
     assert [passage.document_id for passage in answer.passages] == ["code"]
     assert answer.passages[0].distance > 0
-    assert answer.receipt.fallbacks == ()
+    assert answer.receipt.degradations == ()
     south = found(server, question, hybrid=True, where={"area": "south"})
     assert south == everybodys("dock", "lamp")

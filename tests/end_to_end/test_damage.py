@@ -8,6 +8,7 @@ import pytest
 
 from heddle import Server
 from heddle.corpus.sqlite.database import FILE_NAME
+from tests.helpers.degraded import kinds
 from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import index_documents, write_documents
 
@@ -48,8 +49,8 @@ def test_a_damaged_passage_is_left_out_and_told(indexed: Path) -> None:
         damage(indexed)
         found = server.search(QUESTION)
         assert [passage.title for passage in found.passages] == before[1:]
-        assert "damaged" in found.receipt.fallbacks[0]
-        assert found.receipt.fallback_kinds == {"corpus": 1}
+        assert "damaged" in found.receipt.degradations[0].reason
+        assert kinds(found.receipt) == ["corpus"]
         health = server.health()
     assert (health["status"], health["ready"]) == ("degraded", True)
     assert f"heddle doctor --index {indexed} --check" in health["notes"]["corpus"][0]

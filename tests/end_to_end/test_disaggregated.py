@@ -14,6 +14,7 @@ from heddle.core.tasks import Optimizations
 from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
 from heddle.runtime.events import Answer
 from tests.end_to_end.conftest import KV_BYTES
+from tests.helpers.degraded import kinds, reasons
 from tests.helpers.server_state import eventually, holds_nothing
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -82,7 +83,7 @@ def test_two_processes_answer_as_one_engine(lanes: Server, inline_server: Server
         assert receipt.kv_transfers == (2 if name == "hyde" else 1)
         assert receipt.kv_transfer_bytes > 0
         assert receipt.kv_transfer_s > 0
-        assert not receipt.fallbacks
+        assert not receipt.degradations
     again = lanes.app("oneshot").invoke(QUESTION).receipt
     assert again.prompt_tokens_reused > 0, "the prefill lane keeps its prefix cache"
     assert lanes.state().tally.counts.kv_transfers >= 10
@@ -128,7 +129,7 @@ def test_reused_chunk_kv_moves_on_as_it_is(model: Path, corpus: Path):
             texts.append([answer.text for answer in answers])
             fused = answers[1].receipt.kv_reuse[0]
             assert sum(fused.chunks.values()) > fused.chunks.get("miss", 0)
-            assert "kv_transfer" not in answers[1].receipt.fallback_kinds
+            assert "kv_transfer" not in kinds(answers[1].receipt)
     assert texts[0] == texts[1]
 
 
@@ -157,6 +158,6 @@ def test_a_lane_that_dies_with_a_prompt_on_its_way_costs_a_retry(lanes: Server, 
     answer = handle.result(timeout_s=120)
     assert shown(answer) == shown(expected)
     assert answer.receipt.retries == 1
-    assert any("lane lost" in note for note in answer.receipt.fallbacks)
+    assert any("lane lost" in reason for reason in reasons(answer.receipt))
     eventually(lambda: is_idle(lanes))
     eventually(lambda: lanes.health()["ready"] is True)

@@ -74,4 +74,4 @@ def test_a_search_that_speculates_changes_no_answer(
         for question in QUESTIONS:
             answer = server.app("oneshot").invoke(question)
             assert shown(answer) == shown(inline_server.app("oneshot").invoke(question))
-            assert answer.receipt.fallbacks == ()
+            assert answer.receipt.degradations == ()

@@ -15,6 +15,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Reranked
 from heddle.passes.cycle_view import SetBudget
 from heddle.passes.runner import PassRunner
+from tests.helpers.degraded import kinds
 from tests.helpers.fake_ports import Bench, ManualClock
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -92,8 +93,8 @@ def test_or_is_left_out_and_the_receipt_says_so(corpus: Path):
     with searching(corpus, passes=[Breaking()], on_pass_failure="keep") as server:
         answer = found(server, 5)
         assert len(answer.passages) == 5
-        assert "pass 'breaking' failed" in answer.receipt.fallbacks[0]
-        assert answer.receipt.fallback_kinds == {"pass": 1}
+        assert "pass 'breaking' failed" in answer.receipt.degradations[0].reason
+        assert kinds(answer.receipt) == ["pass"]
 
 
 def test_it_can_be_disabled_by_name(corpus: Path):

@@ -68,7 +68,7 @@ def test_searches_outlast_the_database_and_writes_do_not(
     try:
         found = server.search(QUESTION, topk=3)
         assert [passage.text for passage in found.passages] == before
-        assert "can't be reached" in " ".join(found.receipt.fallbacks)
+        assert "can't be reached" in str(found.receipt.degradations)
         assert texts(server, tenant="ann") == own
         assert texts(server, hybrid=True)
         with pytest.raises(Unreachable):  # whose passages a new tenant sees is unknown
@@ -81,7 +81,7 @@ def test_searches_outlast_the_database_and_writes_do_not(
         other.documents.delete_document("mine", tenant="ann")
     found = server.search(QUESTION, topk=3, tenant="ann")
     assert not any("salt mine" in passage.text for passage in found.passages)
-    assert "can't be reached" not in " ".join(found.receipt.fallbacks)
+    assert "can't be reached" not in str(found.receipt.degradations)
 
 
 def test_the_index_lies_in_a_work_directory_of_this_node(url: str, tmp_path: Path):
@@ -128,7 +128,7 @@ def test_a_server_searches_inside_the_database(
     found = searched_inside.search(QUESTION, topk=3, tenant="ann")
     assert "seven levels" in found.passages[0].text
     assert found.receipt.searched_by == ("pgvector hnsw: ef_search 100",)
-    assert found.receipt.fallbacks == ()
+    assert found.receipt.degradations == ()
     postgres.stop()
     try:
         with pytest.raises(Unreachable):

@@ -20,6 +20,7 @@ from heddle.core.prompts.constraint import Constraint
 from heddle.core.tasks import Optimizations
 from heddle.runtime.events import TokenDelta
 from heddle.workflow.ragraph import END, START, RAGraph
+from tests.helpers.degraded import kinds
 from tests.helpers.fake_endpoint import FakeEndpoint, Step, piece, plain, stream_head, usage
 
 QUESTION = "Who is the keeper of Rock 1?"
@@ -61,7 +62,7 @@ def test_a_remote_model_answers_from_the_corpus(remote: Server, fake: FakeEndpoi
     assert receipt.remotes == (f"fake-model at {fake.url}",)
     assert receipt.numerics == "remote"
     assert (receipt.prompt_tokens, receipt.prompt_tokens_reused) == (100, 40)
-    assert (receipt.generated_tokens, receipt.retries, receipt.fallbacks) == (3, 0, ())
+    assert (receipt.generated_tokens, receipt.retries, receipt.degradations) == (3, 0, ())
     (message,) = fake.generations[-1].body["messages"]
     assert QUESTION in message["content"]
     assert "Its keeper is Ada" in message["content"]
@@ -75,8 +76,8 @@ def test_its_text_streams(remote: Server) -> None:
 
 def test_a_tenant_hears_that_its_prefix_may_be_shared(remote: Server) -> None:
     receipt = remote.app("oneshot").invoke(QUESTION, tenant="acme").receipt
-    assert receipt.fallback_kinds == {"remote": 1}
-    assert "prefix cache" in receipt.fallbacks[0]
+    assert kinds(receipt) == ["remote"]
+    assert "prefix cache" in receipt.degradations[0].reason
 
 
 def test_an_answer_of_a_given_form_is_asked_for_there(remote: Server, fake: FakeEndpoint) -> None:
@@ -86,7 +87,7 @@ def test_an_answer_of_a_given_form_is_asked_for_there(remote: Server, fake: Fake
     asked = fake.generations[-1].body["response_format"]
     assert asked["json_schema"]["schema"] == schema
     assert answer.text == "Ada keeps it."
-    assert "not of the form asked for" in answer.receipt.fallbacks[0]
+    assert "not of the form asked for" in answer.receipt.degradations[0].reason
     with pytest.raises(ConfigError, match="a regex goes only to a server of vLLM"):
         remote.submit("oneshot", QUESTION, constraint=Constraint.regex("a+"))
 

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from typing import Final, get_type_hints
 
 from heddle.core.counts import Counts, Unit, counters
+from heddle.core.degradation import Degradation, DegradationKind
 from heddle.core.results import FusedKv, RecallEstimate
-from heddle.runtime.receipt import FallbackKind, Receipt, Span, Speculation, Splice
+from heddle.runtime.receipt import Receipt, Span, Speculation, Splice
 from tools.reference.docstrings import parse
 from tools.reference.signatures import type_text
 from tools.reference.tables import table
@@ -26,6 +27,7 @@ INSIDE: Final = {
     "splices": Splice,
     "speculations": Speculation,
     "recall": RecallEstimate,
+    "degradations": Degradation,
 }
 
 
@@ -43,9 +45,7 @@ def receipt_page() -> Iterator[str]:
         yield " ".join(parse(kind.__doc__).text).strip()
         yield ""
         yield from fields(kind)
-    yield "## fallback_kinds"
-    yield ""
-    yield f"The kinds are {', '.join(f'`{kind.value}`' for kind in FallbackKind)}."
+    yield f"The kinds are {', '.join(f'`{kind.value}`' for kind in DegradationKind)}."
 
 
 def fields(kind: type) -> Iterator[str]:

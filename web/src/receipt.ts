@@ -32,7 +32,7 @@ function lines(receipt: Receipt): [string, string][] {
   add("Passes that changed the graph", receipt.passes.join(", "), receipt.passes.length);
   add("Changed under way", receipt.edits.join("; "), receipt.edits.length);
   add("Other servers", receipt.remotes.join(", "), receipt.remotes.length);
-  add("Ran degraded", receipt.fallbacks.join("; ") || "nowhere", true);
+  add("Ran degraded", receipt.degradations.map((one) => one.reason).join("; ") || "nowhere", true);
   return found;
 }
 

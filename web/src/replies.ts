@@ -38,7 +38,7 @@ export interface Receipt extends Record<CounterName, number> {
   optimizations: string;
   latency_s: number;
   passes: string[];
-  fallbacks: string[];
+  degradations: { kind: string; reason: string }[];
   edits: string[];
   remotes: string[];
   numerics: string;

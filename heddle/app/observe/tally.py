@@ -65,7 +65,7 @@ class Tally:
         steps: of each engine [s].
         counts: sums over answered requests.
         chunks: looked-up chunk KV, by kind of hit.
-        fallbacks: what ran degraded, by `FallbackKind`.
+        degradations: where requests ran degraded, by `DegradationKind`.
         answer_lookups: lookups among the kept answers, by `LookupOutcome`.
 
     Mutates: every method counts; only the runtime's thread may call them.
@@ -81,7 +81,7 @@ class Tally:
     steps: dict[str, Histogram] = field(default_factory=dict)
     counts: RequestCounts = field(default_factory=RequestCounts)
     chunks: Counter[str] = field(default_factory=Counter)
-    fallbacks: Counter[str] = field(default_factory=Counter)
+    degradations: Counter[str] = field(default_factory=Counter)
     answer_lookups: Counter[str] = field(default_factory=Counter)
 
     def step(self, frame: Frame, ended_s: float) -> None:
@@ -97,7 +97,7 @@ class Tally:
         self.counts.add(receipt)
         for fused in receipt.kv_reuse:
             self.chunks.update(fused.chunks)
-        self.fallbacks.update(receipt.fallback_kinds)
+        self.degradations.update(one.kind.value for one in receipt.degradations)
         if receipt.answer_lookup is not None:
             self.answer_lookups[receipt.answer_lookup.outcome.value] += 1
 

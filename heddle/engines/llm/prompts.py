@@ -150,4 +150,4 @@ class Prompts:
 
     def _nothing_reused(self, asked: KvReuse) -> FusedKv:
         problem = f"{asked.policy.value} reused nothing: {self._problem}"
-        return FusedKv(ReusePolicy.FULL.value, 1.0, {}, fallbacks=(problem,))
+        return FusedKv(ReusePolicy.FULL.value, 1.0, {}, notes=(problem,))

@@ -91,7 +91,7 @@ def receipt_attributes(receipt: Receipt) -> Attributes:
         CACHED_TOKENS: receipt.prompt_tokens_reused,
         "heddle.optimizations": receipt.optimizations.value,
         "heddle.passes": receipt.passes,
-        "heddle.fallbacks": len(receipt.fallbacks),
+        "heddle.degradations": len(receipt.degradations),
     }
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from heddle.cli.ask import SNIPPET_CHARS, Printer, passage_line, receipt_lines
 from heddle.cli.progress import ProgressLines, status
+from heddle.core.degradation import Degradation, DegradationKind
 from heddle.core.errors import EngineError
 from heddle.core.passages import Passage, Place
 from heddle.core.primitives import PrimitiveKind
@@ -22,7 +23,7 @@ from heddle.runtime.receipt import AnswerLookup, LookupOutcome, ReceiptDraft, Sp
 
 PASSAGE = Passage(1, "a", "Title", "One\n\n  two " + "x" * 200, 0.5)
 RECEIPT = ReceiptDraft(
-    fallbacks=["retried"],
+    degradations=[Degradation(DegradationKind.RETRY, "sent again")],
     spans=[Span("answer.decode@0", "answer", PrimitiveKind.DECODING, "llm", 0.1, 0.3, 0.7)],
 ).close(Optimizations.EXACT, 1.5, "batch-dependent")
 
@@ -47,10 +48,10 @@ def test_a_passage_names_file_and_page(place, shown):
     assert line == f"  0.500  {shown}: text"
 
 
-def test_a_receipt_tells_times_and_fallbacks():
+def test_a_receipt_tells_times_and_degradations():
     text = "\n".join(receipt_lines(RECEIPT))
     assert "receipt: 1.50 s, optimizations exact, passes none" in text
-    assert "fallback: retried" in text
+    assert "degraded (retry): sent again" in text
     assert "waited  0.200 s, ran  0.400 s" in text
 
 

@@ -113,7 +113,7 @@ def test_acknowledged_vectors_are_found_and_those_on_their_way_are_stored(corpus
     answer = corpus.end(second).answer
     assert answer.slots["stored"].count == 2
     assert answer.receipt.retries == 1
-    assert LANE_LOST in answer.receipt.fallbacks[0]
+    assert LANE_LOST in answer.receipt.degradations[0].reason
     assert corpus.lane.health.restarts == 1
     assert corpus.found() == {1, 2, 3, 4, 5}
     assert corpus.store.vector_count == 5
@@ -141,4 +141,4 @@ def test_a_search_whose_lane_is_killed_is_answered_by_the_next(corpus: Corpus) -
     answer = corpus.end(call).answer
     assert [passage.chunk_id for passage in answer.passages] == [2, 1, 3]
     assert answer.receipt.retries == 1
-    assert LANE_LOST in answer.receipt.fallbacks[0]
+    assert LANE_LOST in answer.receipt.degradations[0].reason

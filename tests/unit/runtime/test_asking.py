@@ -11,6 +11,7 @@ from heddle.core.results import Asked
 from heddle.core.tasks import Optimizations
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.batching import POLICIES
+from tests.helpers.degraded import reasons
 from tests.helpers.fake_ports import Bench, is_search
 
 ALONE = {
@@ -58,7 +59,7 @@ def test_the_question_is_run_while_the_search_runs(bench, oneshot):
     assert "ask_ahead" in answer.receipt.passes
     (span,) = [s for s in answer.receipt.spans if s.kind is PrimitiveKind.ASKING]
     assert span.engine == "llm"
-    assert not answer.receipt.fallbacks
+    assert not answer.receipt.degradations
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,7 @@ def test_one_that_fails_costs_a_line_in_the_receipt(bench, oneshot):
     call = bench.submit(oneshot, **ALONE)
     bench.llm.fail(next(iter(bench.llm.open)))
     answer = ended(bench, call)
-    assert answer.receipt.fallbacks == ("answer.asking@0: it broke",)
+    assert reasons(answer.receipt) == ["answer.asking@0: it broke"]
     assert answer.receipt.retries == 0
 
 
@@ -142,7 +143,7 @@ def test_one_that_is_refused_costs_a_line_in_the_receipt(bench, oneshot):
     bench.llm.holds = is_asking
     call = bench.submit(oneshot, **ALONE)
     bench.llm.answer(next(iter(bench.llm.open)), Asked("too long"))
-    assert ended(bench, call).receipt.fallbacks == ("too long",)
+    assert reasons(ended(bench, call).receipt) == ["too long"]
 
 
 def test_a_lane_that_dies_meanwhile_costs_nothing_else(bench, oneshot):

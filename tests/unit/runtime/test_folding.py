@@ -28,6 +28,7 @@ from heddle.core.results import (
 from heddle.graph.primitive import DecodeConfig, EmbedConfig, Primitive, Read, SearchConfig
 from heddle.runtime.folding import fold, with_tokens
 from heddle.runtime.receipt import ReceiptDraft, Span
+from tests.helpers.degraded import kinds
 from tests.helpers.fake_ports import FakePassages
 
 
@@ -71,7 +72,7 @@ class TestHybridHits:
             (1, 0.25),
             (4, 1.5),
         ]
-        assert receipt.fallbacks == []
+        assert receipt.degradations == []
 
     def test_what_is_missing_has_no_place(self):
         words = RankedHits(np.array([[-1, -1]]), np.full((1, 2), np.inf, np.float32))
@@ -81,7 +82,7 @@ class TestHybridHits:
     def test_an_index_without_words_is_told(self):
         found, receipt = fold_hybrid(hits([[5, 6]], [[0.25, 0.5]]))
         assert [p.chunk_id for p in found] == [5, 6]
-        assert "only meaning counted" in receipt.fallbacks[0]
+        assert "only meaning counted" in receipt.degradations[0].reason
 
 
 class TestHits:
@@ -144,7 +145,7 @@ class TestHits:
             receipt = ReceiptDraft()
             passages = fold(search, {0: found}, Damaged(), receipt, tenant)
             assert [p.chunk_id for p in passages] == seen
-            assert receipt.fallback_kinds["corpus"] == len(receipt.fallbacks) == notes
+            assert kinds(receipt) == ["corpus"] * notes
 
     @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 4)), min_size=1, max_size=20))
     def test_splitting_rows_changes_nothing(self, pairs):
@@ -212,7 +213,7 @@ class TestGenerated:
     def test_no_line_is_one_empty_item_and_the_receipt_says_so(self):
         value, receipt = self.fold("\n", as_lines=True)
         assert value == ("",)
-        assert "node 'n' wrote no line" in receipt.fallbacks[0]
+        assert "node 'n' wrote no line" in receipt.degradations[0].reason
 
 
 def test_tools_and_ingestions_pass_their_value_on():

@@ -74,7 +74,7 @@ def test_a_receipt_counts_what_moved(workflow):
         assert receipt.kv_transfers == 1
         assert receipt.kv_transfer_bytes == 16 * receipt.prompt_tokens
         assert receipt.kv_transfer_s >= 0
-        assert not receipt.fallbacks
+        assert not receipt.degradations
 
 
 @pytest.mark.parametrize("lane", ["one", "two"])

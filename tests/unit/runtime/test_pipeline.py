@@ -17,6 +17,7 @@ from heddle.passes.runner import PassRunner
 from heddle.runtime.events import NodeFinished, NodeStarted
 from heddle.workflow.presets import multistep
 from heddle.workflow.ragraph import END, START, RAGraph
+from tests.helpers.degraded import kinds
 from tests.helpers.fake_ports import Bench, ManualClock, is_search
 
 
@@ -82,7 +83,7 @@ def test_each_item_is_searched_for_when_its_line_has_ended():
     receipt = call.answer.receipt
     assert receipt.rows_ahead == 4  # two texts, two queries
     assert "pipeline_decoding" in receipt.passes
-    assert receipt.fallbacks == ()
+    assert receipt.degradations == ()
     bench.assert_idle()
 
 
@@ -136,8 +137,8 @@ def test_a_list_that_turns_out_to_be_another_is_searched_for_again():
     answer = call.answer
     assert bench.embedded[-1] == ('why ["who", "when it was"',)
     assert passages_of(call) == passages_of(whole('["who", "when it was"'))
-    assert answer.receipt.fallback_kinds == {"pipeline": 2}
-    assert "retrieve.embedding@0 began again" in answer.receipt.fallbacks[0]
+    assert kinds(answer.receipt) == ["pipeline", "pipeline"]
+    assert "retrieve.embedding@0 began again" in answer.receipt.degradations[0].reason
     bench.assert_idle()
 
 

@@ -1,18 +1,20 @@
 """What a receipt says went another way than asked."""
 
+from heddle.core.degradation import Degradation, DegradationKind
 from heddle.core.results import KvTransfer
 from heddle.core.tasks import Optimizations
-from heddle.runtime.receipt import FallbackKind, ReceiptDraft
+from heddle.runtime.receipt import ReceiptDraft
+from tests.helpers.degraded import kinds, reasons
 
 
-def test_fallbacks_are_said_in_words_and_counted_by_kind():
+def test_degradations_have_a_kind_and_a_reason():
     draft = ReceiptDraft()
-    draft.fall_back(FallbackKind.SEARCH)
-    draft.fall_back(FallbackKind.SEARCH, "one shard is lost", "no words")
-    draft.fall_back(FallbackKind.RETRY, "searched again")
+    draft.degrade(DegradationKind.SEARCH)
+    draft.degrade(DegradationKind.SEARCH, "one shard is lost", "no words")
+    draft.degrade(DegradationKind.RETRY, "searched again")
     receipt = draft.close(Optimizations.EXACT, 1.0, "batch-invariant")
-    assert receipt.fallbacks == ("one shard is lost", "no words", "searched again")
-    assert receipt.fallback_kinds == {"search": 2, "retry": 1}
+    assert reasons(receipt) == ["one shard is lost", "no words", "searched again"]
+    assert kinds(receipt) == ["search", "search", "retry"]
 
 
 def test_prompts_that_came_from_another_lane_add_up():
@@ -23,5 +25,5 @@ def test_prompts_that_came_from_another_lane_add_up():
     assert receipt.kv_transfers == 2
     assert receipt.kv_transfer_bytes == 1024
     assert receipt.kv_transfer_s == 0.75
-    assert receipt.fallbacks == ("3 prompt tokens were computed anew",)
-    assert receipt.fallback_kinds == {FallbackKind.KV_TRANSFER.value: 1}
+    reason = "3 prompt tokens were computed anew"
+    assert receipt.degradations == (Degradation(DegradationKind.KV_TRANSFER, reason),)

@@ -11,6 +11,7 @@ from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.events import NodeStarted, TokenDelta
 from heddle.workflow.indexing import indexing_workflow
 from heddle.workflow.ragraph import RAGraph
+from tests.helpers.degraded import reasons
 from tests.helpers.fake_ports import VECTOR, Bench, FakePort
 
 
@@ -33,7 +34,7 @@ class TestEmbeddingAndSearch:
         fail_first(getattr(bench, name), 1)
         receipt = bench.submit(search).answer.receipt
         assert receipt.retries == 1
-        (note,) = receipt.fallbacks
+        (note,) = reasons(receipt)
         assert "retried after: it broke" in note
         bench.assert_idle()
 
@@ -166,7 +167,7 @@ class TestGeneration:
         assert "".join(e.text for e in call.events if isinstance(e, TokenDelta)) == "hello"
         receipt = call.answer.receipt
         assert (receipt.retries, receipt.resumed) == (2, 2)
-        assert "went on behind 1 tokens after: it broke" in receipt.fallbacks[1]
+        assert "went on behind 1 tokens after: it broke" in receipt.degradations[1].reason
         bench.assert_idle()
 
     def test_tokens_that_showed_nothing_are_drawn_again(self, bench, draft):
@@ -218,7 +219,7 @@ class TestLostLane:
         bench.llm.lose_lane()
         bench.vector.holds = bench.llm.holds = lambda task: False
         bench.cycle()
-        assert "lane lost" in searching.answer.receipt.fallbacks[0]
+        assert "lane lost" in searching.answer.receipt.degradations[0].reason
         assert writing.answer.receipt.retries == 1
         assert bench.llm.commands[-1].handle.epoch == 2
         bench.assert_idle()
@@ -283,7 +284,7 @@ class TestLostIngestion:
         bench.vector.answer_all()
         bench.cycle()
         assert ingesting.answer.slots["stored"].count == 2
-        assert "lane lost" in ingesting.answer.receipt.fallbacks[0]
+        assert "lane lost" in ingesting.answer.receipt.degradations[0].reason
         bench.assert_idle()
 
     def test_fails_clearly_in_the_end(self, bench, ingesting):
@@ -337,7 +338,7 @@ class TestLostFrame:
         bench.vector.answer_all()
         bench.cycle()
         for call in (first, second):
-            assert "frames" in call.answer.receipt.fallbacks[0]
+            assert "frames" in call.answer.receipt.degradations[0].reason
         bench.assert_idle()
 
     def test_a_generation_in_flight_starts_over(self, bench, draft):
@@ -395,7 +396,7 @@ def test_a_lane_that_fails_everything_draws_no_second_try(search):
     spare.on_admit = lambda task: (Failed(task.task_id, "full disk"),)
     call = bench.submit(search)
     assert [task.kind for task in spare.tasks()] == [PrimitiveKind.SEARCHING]
-    assert "full disk" in call.answer.receipt.fallbacks[0]
+    assert "full disk" in call.answer.receipt.degradations[0].reason
     bench.assert_idle()
 
 

@@ -21,6 +21,7 @@ from heddle.runtime.events import NodeFinished, NodeStarted, Retrieved, TokenDel
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
 from heddle.workflow.ragraph import END, START, RAGraph
+from tests.helpers.degraded import reasons
 from tests.helpers.fake_ports import EMBED, LLM, Bench, FakePort, FakeTokenizer, ManualClock
 
 
@@ -60,7 +61,7 @@ def test_the_receipt_counts_and_times(bench, hyde):
     assert receipt.generated_tokens == 4
     assert receipt.lists_scanned == receipt.lists_probed == 1
     assert receipt.retries == 0
-    assert receipt.fallbacks == ()
+    assert receipt.degradations == ()
     assert [span.kind.value for span in receipt.spans] == [
         "prefilling",
         "decoding",
@@ -487,7 +488,7 @@ class TestOptimizations:
         bench = Bench(runner=PassRunner(ManualClock(), on_failure="keep", **passes))
         receipt = bench.submit(search).answer.receipt
         assert receipt.passes == ()
-        assert receipt.fallbacks == ("pass 'explosive' failed: AssertionError: a pass ran",)
+        assert reasons(receipt) == ["pass 'explosive' failed: AssertionError: a pass ran"]
 
     def test_order_edges_hold_without_passes_and_not_with(self):
         graph = RAGraph("order").add_retrieval("first", output="docs_1")

@@ -16,6 +16,7 @@ from heddle.runtime.batching import per_invocation
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import TokenDelta
 from heddle.workflow.ragraph import RAGraph
+from tests.helpers.degraded import reasons
 from tests.helpers.fake_ports import LLM, FakePort, ManualClock, hits_of
 from tests.helpers.running_searches import RunningSearches
 
@@ -92,7 +93,7 @@ def test_passages_that_were_not_the_last_are_rolled_back(oneshot):
     answer = bench.ended(call)
     assert [told.is_adopted for told in answer.receipt.speculations] == [False]
     assert not any("t8" in passage.title for passage in answer.passages)
-    assert answer.receipt.fallbacks == ()
+    assert answer.receipt.degradations == ()
 
 
 def test_one_that_still_runs_is_cancelled_when_its_prompt_is_sent(oneshot):
@@ -351,7 +352,7 @@ def test_one_that_fails_costs_a_line_in_the_receipt(oneshot):
     bench.cycle()
     answer = bench.ended(call)
     assert answer.text == "hello"
-    assert answer.receipt.fallbacks == ("answer.prefilling@0 was not computed ahead: it broke",)
+    assert reasons(answer.receipt) == ["answer.prefilling@0 was not computed ahead: it broke"]
     assert not answer.receipt.speculations[0].is_adopted
     assert answer.receipt.retries == 0
 
@@ -503,7 +504,7 @@ def test_a_decode_ahead_that_fails_is_noted_and_costs_nothing_else(oneshot):
     answer = bench.ended(call)
     assert answer.text == "hello"
     assert answer.receipt.speculations[0].is_adopted, "its prompt was computed"
-    assert [note.partition(":")[2].strip() for note in answer.receipt.fallbacks] == ["it broke"]
+    assert [one.partition(":")[2].strip() for one in reasons(answer.receipt)] == ["it broke"]
 
 
 def test_a_text_is_held_back_from_a_request_that_ends(oneshot):

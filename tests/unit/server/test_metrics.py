@@ -18,12 +18,13 @@ from heddle.app.observe.server_state import (
 )
 from heddle.app.observe.tally import Outcome, Tally
 from heddle.core import gauges
+from heddle.core.degradation import DegradationKind
 from heddle.core.errors import HeddleError
 from heddle.core.frames import Frame, Load
 from heddle.core.results import RecallEstimate
 from heddle.core.tasks import Optimizations, Priority
 from heddle.runtime.counters import Counters
-from heddle.runtime.receipt import FallbackKind, ReceiptDraft
+from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.supervision import LaneHealth, LaneState
 from heddle.server.http import create_app
 from heddle.server.metrics import ENGINE_GAUGES, PLAIN_GAUGES
@@ -35,7 +36,7 @@ OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 def tally() -> Tally:
     counted = Tally()
     draft = ReceiptDraft(generated_tokens=5, search_wait_s=0.25)
-    draft.fall_back(FallbackKind.RETRY, "vector.searching@0 retried after: its lane was lost")
+    draft.degrade(DegradationKind.RETRY, "vector.searching@0 retried after: its lane was lost")
     counted.answered(Priority.NORMAL, draft.close(Optimizations.EXACT, 0.3, "exact"))
     counted.first_tokens[Priority.NORMAL].observe(0.015)
     counted.chunks["alias"] += 2
@@ -138,8 +139,8 @@ def found() -> dict[tuple[str, ...], float]:
         (("heddle_pool_wait_seconds_total",), 0.25),
         (("heddle_kv_reuse_lookups_total", "alias"), 2),
         (("heddle_kv_reuse_lookups_total", "miss"), 0),
-        (("heddle_fallbacks_total", "retry"), 1),
-        (("heddle_fallbacks_total", "chunk_kv"), 0),
+        (("heddle_degradations_total", "retry"), 1),
+        (("heddle_degradations_total", "chunk_kv"), 0),
         (("heddle_engine_step_seconds_bucket", "llm", "0.0005"), 1),
         (("heddle_engine_step_seconds_bucket", "llm", "0.004"), 2),
         (("heddle_engine_step_seconds_bucket", "llm", "+Inf"), 3),

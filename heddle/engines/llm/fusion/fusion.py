@@ -301,7 +301,7 @@ class Fusion:
             chunks_primed=sum(c.record.variant.is_primed for c in reused),
             primed_with=self._reuse.wants_primed_with,
             stored_error=max((c.error for c in reused), default=0.0),
-            fallbacks=(*self._notes, *self._unlogged()),
+            notes=(*self._notes, *self._unlogged()),
             loading_s=self._loading_s,
             surveying_s=seated.surveying_s,
             computing_s=seated.computing_s,

@@ -421,7 +421,7 @@ def _reuse_nothing(prompt: Prompt, layout: PromptLayout, notes: tuple[str, ...])
         prompt.reuse.policy.value,
         0.0,
         misses,
-        fallbacks=notes,
+        notes=notes,
         primed_with=prompt.reuse.wants_primed_with,
     )
 

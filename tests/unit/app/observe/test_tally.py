@@ -6,6 +6,7 @@ import pytest
 
 from heddle.app.observe.tally import Outcome, RequestWatch, Tally, outcome_of
 from heddle.core.counts import counters
+from heddle.core.degradation import DegradationKind
 from heddle.core.errors import (
     Busy,
     Cancelled,
@@ -22,7 +23,7 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import FusedKv, KvHandle, Prefilled
 from heddle.core.tasks import Optimizations, Priority
 from heddle.runtime.events import Answer, NodeStarted, RequestEvent, RequestFailed, TokenDelta
-from heddle.runtime.receipt import FallbackKind, Receipt, ReceiptDraft, RequestCounts
+from heddle.runtime.receipt import Receipt, ReceiptDraft, RequestCounts
 from heddle.workflow.presets import preset
 from tests.helpers.fake_ports import ManualClock
 
@@ -107,16 +108,16 @@ def test_receipts_add_up():
     assert tally.durations[Priority.BULK].total == 1.5
 
 
-def test_chunks_and_fallbacks_add_up_by_kind():
+def test_chunks_and_degradations_add_up_by_kind():
     draft = ReceiptDraft()
-    fused = FusedKv("fusionrag", 0.1, {"alias": 2, "miss": 1}, fallbacks=("late", "later"))
+    fused = FusedKv("fusionrag", 0.1, {"alias": 2, "miss": 1}, notes=("late", "later"))
     for number in range(2):
         draft.take_prompt("p", Prefilled(KvHandle("llm", 1, number), 9, 3, fused=fused))
-    draft.fall_back(FallbackKind.RETRY, f"{PrimitiveKind.SEARCHING.value} retried")
+    draft.degrade(DegradationKind.RETRY, f"{PrimitiveKind.SEARCHING.value} retried")
     tally = Tally()
     tally.answered(Priority.NORMAL, draft.close(Optimizations.APPROX, 1.0, "exact"))
     assert tally.chunks == {"alias": 4, "miss": 2}
-    assert tally.fallbacks == {"chunk_kv": 4, "retry": 1}
+    assert tally.degradations == {"chunk_kv": 4, "retry": 1}
 
 
 def test_steps_are_told_apart_by_engine_and_empty_ones_left_out():

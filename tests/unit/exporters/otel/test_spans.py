@@ -103,4 +103,4 @@ def test_a_model_of_another_server_is_named_with_its_address() -> None:
 def test_a_request_has_the_sums() -> None:
     about = receipt_attributes(receipt(*SPANS))
     assert about["gen_ai.usage.output_tokens"] == 30
-    assert about["heddle.fallbacks"] == 0
+    assert about["heddle.degradations"] == 0

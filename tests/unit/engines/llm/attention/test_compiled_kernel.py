@@ -233,8 +233,8 @@ def test_without_it_torch_computes_the_same_and_the_receipt_says_so(monkeypatch)
     model = tiny_model("llama")
     fuse_layers(model)
     logits, fused = served(model)
-    assert not fused.fallbacks
+    assert not fused.notes
     monkeypatch.setattr(worker, "find_row_kernel", lambda **_: FoundKernel(None, "no compiler"))
     again, told = served(model)
     torch.testing.assert_close(again, logits, rtol=1e-4, atol=1e-4)
-    assert told.fallbacks == ("the attention of prompts is computed by torch: no compiler",)
+    assert told.notes == ("the attention of prompts is computed by torch: no compiler",)

@@ -84,7 +84,7 @@ def test_it_selects_what_the_question_alone_looks_at(family, step_tokens):
     assert rel_diff(logits, case.logits(selected_alone(case))) < TOLERANCE
     fused = last_fused(serving)
     assert (fused.question, fused.was_ahead) == (QuestionPass.ALONE, True)
-    assert fused.fallbacks == ()
+    assert fused.notes == ()
     assert fused.tokens_surveyed == len(QUESTION)
     assert fused.tokens_recomputed == int(RATIO * len(case.candidates))
     assert fused.surveying_s > 0.0
@@ -161,7 +161,7 @@ def test_where_nothing_is_chosen_nothing_is_scored(model, case, ratio):
     with patch.object(serving.worker, "scores", side_effect=AssertionError):
         serving.ask(case.segments, reuse)
     fused = last_fused(serving)
-    assert (fused.question, fused.tokens_surveyed, fused.fallbacks) == (None, 0, ())
+    assert (fused.question, fused.tokens_surveyed, fused.notes) == (None, 0, ())
 
 
 def test_a_ratio_from_the_deadline_goes_with_it(model, case):
@@ -199,17 +199,17 @@ def test_a_preempted_prompt_keeps_its_selection(model, case):
 
 
 def with_its_prompt(serving, case):
-    """Ask; return the logits, and the fallbacks of a receipt that says when the question ran."""
+    """Ask; return the logits, and the notes of a receipt that says when the question ran."""
     logits = serving.ask(case.segments, ALONE)
     fused = last_fused(serving)
     assert (fused.question, fused.was_ahead) == (QuestionPass.ALONE, False)
     assert fused.tokens_surveyed == len(QUESTION)
-    return logits, fused.fallbacks
+    return logits, fused.notes
 
 
 def test_when_it_runs_changes_no_answer(model, case):
-    logits, fallbacks = with_its_prompt(served(model), case)
-    assert fallbacks == ()
+    logits, notes = with_its_prompt(served(model), case)
+    assert notes == ()
     assert rel_diff(logits, asked(model).ask(case.segments, ALONE)) < TOLERANCE
 
 

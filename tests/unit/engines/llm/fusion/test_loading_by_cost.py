@@ -62,7 +62,7 @@ def test_a_fast_disk_loads_everything(ask):
     _, fused = ask(0.0, 0.0, 0.0)
     assert "miss" not in fused.chunks
     assert fused.tokens_from_disk > 0
-    assert fused.fallbacks == ()
+    assert fused.notes == ()
 
 
 def test_a_slow_disk_is_not_asked(ask, case, caplog):
@@ -70,7 +70,7 @@ def test_a_slow_disk_is_not_asked(ask, case, caplog):
         logits, fused = ask(NEVER_S, 2 * NEVER_S, 3 * NEVER_S)
     assert fused.chunks == {"miss": 3}
     assert fused.tokens_from_disk == 0
-    [note] = fused.fallbacks
+    [note] = fused.notes
     assert note.startswith("3 of 3 stored chunks were prefilled, not loaded")
     assert "after 3e+09 s with all of them loaded" in note
     assert caplog.text.count(note) == 1
@@ -81,7 +81,7 @@ def test_behind_a_full_queue_later_chunks_are_prefilled(ask, case):
     _, fused = ask(0.0, NEVER_S, 2 * NEVER_S)
     assert fused.chunks["miss"] == 2
     assert fused.tokens_from_disk == len(case.chunks[0])
-    assert fused.fallbacks[0].startswith("2 of 3 stored chunks were prefilled")
+    assert fused.notes[0].startswith("2 of 3 stored chunks were prefilled")
 
 
 def test_what_is_on_its_way_already_is_taken_before_what_stands_first(ask, case):
@@ -125,7 +125,7 @@ def test_a_full_host_memory_is_said(case, folder):
     serving.engine.close()
     fused = serving.prefilled[number].fused
     assert fused.chunks == {"miss": 3}
-    assert fused.fallbacks[0].startswith("3 of 3 stored chunks were prefilled: host memory is full")
+    assert fused.notes[0].startswith("3 of 3 stored chunks were prefilled: host memory is full")
 
 
 def test_what_is_in_host_memory_is_used_whatever_the_disk_takes(case, tmp_path):
@@ -135,4 +135,4 @@ def test_what_is_in_host_memory_is_used_whatever_the_disk_takes(case, tmp_path):
     fused = next(reversed(serving.prefilled.values())).fused
     serving.engine.close()
     assert "miss" not in fused.chunks
-    assert fused.fallbacks == ()
+    assert fused.notes == ()

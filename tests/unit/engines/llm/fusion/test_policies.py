@@ -235,7 +235,7 @@ def test_chunks_stored_without_their_attention_give_their_first_tokens(model, ca
     logits = serving.ask(case.segments, CFO)
     first = [p for span in case.spans() for p in span[: int(RATIO * len(span))]]
     assert rel_diff(logits, case.logits(first)) < TOLERANCE
-    assert last_fused(serving).fallbacks == (
+    assert last_fused(serving).notes == (
         "2 of 2 reused chunks were stored without their attention: cachecraft took their first "
         "tokens, as epic does",
     )

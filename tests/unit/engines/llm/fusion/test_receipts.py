@@ -58,11 +58,11 @@ def test_a_question_longer_than_what_it_would_save_is_told(case, ratio):
     logits = serving.ask(long, asked)
     fused = last_fused(serving)
     assert (fused.ratio, fused.tokens_surveyed) == (1.0, 0)
-    [said] = fused.fallbacks
+    [said] = fused.notes
     assert "computed whole" in said
     assert rel_diff(logits, serving.ask(long, KvReuse())) < 5e-6
     serving.ask(case.segments, asked)
-    assert last_fused(serving).fallbacks == ()
+    assert last_fused(serving).notes == ()
 
 
 def test_what_lay_in_the_pool_already_is_told(case):
@@ -120,7 +120,7 @@ def test_an_engine_that_can_reuse_nothing_says_why(case):
     serving = FusedServing(case.model, reuse_problem="its keys can't be turned")
     serving.ask(case.segments, CHOSEN)
     assert last_fused(serving) == FusedKv(
-        "full", 1.0, {}, fallbacks=("fusionrag reused nothing: its keys can't be turned",)
+        "full", 1.0, {}, notes=("fusionrag reused nothing: its keys can't be turned",)
     )
     serving.ask(case.segments, KvReuse())
     assert last_fused(serving) is None

@@ -172,7 +172,7 @@ def test_chunks_without_a_prefix_or_a_question(model):
     assert rel_diff(logits, full_logits(model, [*B, *A])) < TOLERANCE, "nothing asks: no reuse"
     fused = _fused(serving)
     assert (dict(fused.chunks), fused.ratio) == ({"miss": 2}, 0.0)
-    assert "nothing follows the prompt's last passage" in fused.fallbacks[0]
+    assert "nothing follows the prompt's last passage" in fused.notes[0]
     serving.ask(segments((), [B, A], ()), KvReuse())
     assert _fused(serving) is None, "nobody asked for reuse"
 
