@@ -174,6 +174,7 @@ class HeddleServer:
             tokenizer=lanes.tokenizer,
             passages=lanes.store,
             speculates=lanes.speculates if self.speculates is None else self.speculates,
+            busy_max=lanes.busy_max,
         )
 
 

@@ -37,7 +37,8 @@ QUIET_S: Final = 0.3
 class LaneSet:
     """Lanes under way; `seen` is the newest frame of each engine.
 
-    `speculates`: their server computes prompts ahead of searches (`speculate`). `nodes` has the
+    `speculates`: their server computes prompts ahead of searches (`speculate`), while its LLM works
+    at most `busy_max` of the time. `nodes` has the
     node of each lane that Ray or a user has placed on one.
 
     Mutates: `drain` reads the frames that are left over.
@@ -48,6 +49,7 @@ class LaneSet:
     store: CorpusStore
     prompts: ModelPrompts
     speculates: bool = False
+    busy_max: float = 1.0
     nodes: Mapping[str, str] = field(default_factory=dict)
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -106,7 +108,10 @@ def lane_set(
         ports = tuple(port for lane in lanes for port in lane.ports.values())
         tokenizer = PromptTokenizer.from_directory(plan.generator.directory)
         nodes = {lane.name: lane.health.place for lane in lanes if lane.health.place}
-        yield LaneSet(ports, tokenizer, store, plan.prompts, plan.search.speculates, nodes)
+        search = plan.search
+        yield LaneSet(
+            ports, tokenizer, store, plan.prompts, search.speculates, search.busy_max, nodes
+        )
 
 
 def _specs(

@@ -1,5 +1,12 @@
 """What it is worth to compute a prompt before its passages are certain. (HedraRAG §4.3)"""
 
+from typing import Final
+
+SHARED_BUSY_MAX: Final = 0.6
+"""The share of time that an LLM engine may work where prompts are still computed ahead for it, on
+a machine whose lanes and runtime have to share cores: what a guess takes there, and what tells of
+partial hits, is taken from the others, even while the engine itself is idle."""
+
 
 def speculation_gain_s(probability: float, rest_s: float, prefill_s: float, step_s: float) -> float:
     """Return how much earlier the answer is expected to begin [s].

@@ -63,6 +63,7 @@ class Runtime:
         tracers: hear of every step.
         clock: times callable edges; nothing is decided by it.
         speculates: whether prompts may be computed while their search still runs.
+        busy_max: the share of time that an engine may work where prompts are computed ahead for it.
         threads: tokenise long prompts; None = they are tokenised on this thread, as in simulations.
         preferred: names of ports that carry out their kinds alone, though others could.
         changes: the log of the corpus that searches follow; None = it isn't known.
@@ -81,6 +82,7 @@ class Runtime:
     tracers: Sequence[Tracer] = ()
     clock: Clock = field(default_factory=SystemClock)
     speculates: bool = False
+    busy_max: float = 1.0
     threads: WorkPool | None = None
     preferred: frozenset[str] = frozenset()
     changes: ChangeLog | None = None
@@ -101,7 +103,10 @@ class Runtime:
     def __post_init__(self) -> None:
         in_flight: dict[int, Request] = {}
         self._timed = [port for port in self.ports if isinstance(port, Timed)]
-        self.lanes = {p.name: Lane(p, EngineScheduler(self.policy)) for p in self.ports}
+        self.lanes = {
+            port.name: Lane(port, EngineScheduler(self.policy), self.busy_max)
+            for port in self.ports
+        }
         self._dispatcher = Dispatcher(
             self.lanes,
             in_flight,

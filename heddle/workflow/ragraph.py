@@ -319,8 +319,8 @@ class RAGraph:
     ) -> "RAGraph":
         """Look for an earlier answer before anything runs, and keep the answer for later requests.
 
-        An answer is taken where the question is the same (or similar: `similarity` is the least cosine)
-        and its searches find the same passages now. (docs/guide/answer-cache.md)
+        An answer is taken where the question is the same (or similar: `similarity` is the least
+        cosine) and its searches find the same passages now. (docs/guide/answer-cache.md)
 
         Raises:
             WorkflowError: a second cache, a taken id, or a similarity out of range.

@@ -116,6 +116,7 @@ def assemble(parts: Parts) -> Assembled:
         tracers=parts.tracers,
         clock=parts.clock,
         speculates=plan.search.speculates,
+        busy_max=plan.search.busy_max,
         threads=parts.tokenizing,
         preferred=frozenset(port.name for port in own),
         # What an own engine finds may change without the corpus.

@@ -57,6 +57,13 @@ class Placement:
         return tuple(chain.from_iterable(self.llm_cores))
 
     @property
+    def has_spare_core(self) -> bool:
+        """Whether there are more cores than lanes, so that one is left to the runtime."""
+        own = (self.retrieval_cpus, *self.llm_cores, *self.embedding_cores)
+        lanes = self.retrieval_lanes + len(self.llm_cores) + len(self.embedding_cores)
+        return len(set(chain.from_iterable(own))) > lanes
+
+    @property
     def llm_lanes(self) -> Mapping[str, Cores]:
         """The cores of each LLM lane, by its name."""
         cores = self.llm_cores or ((),) * len(self.llm_roles)

@@ -45,6 +45,7 @@ from heddle.core.errors import ConfigError
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_index import VectorIndexKind
+from heddle.costs.speculation import SHARED_BUSY_MAX
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
@@ -74,11 +75,13 @@ class SearchSettings:
         recall: the share of the exact hits that searches find on average; None = a search scans
             every list that it plans.
         speculates: whether prompts are computed with the hits of a search that still runs.
+        busy_max: the share of time that an LLM lane may work while they are.
         inside: the index inside the corpus's database that is searched; None = Heddle's own is.
     """
 
     recall: float | None
     speculates: bool
+    busy_max: float = 1.0
     inside: VectorIndexKind | None = None
 
     def line(self) -> str:
@@ -88,6 +91,8 @@ class SearchSettings:
         if self.recall is not None:
             return f"searches stop at a recall of {self.recall:g}"
         ahead = ", and prompts are computed ahead with the hits so far" if self.speculates else ""
+        if ahead and self.busy_max < 1.0:
+            ahead += f", while the LLM works at most {self.busy_max:.0%} of the time"
         return f"searches scan every list that they plan{ahead}"
 
 
@@ -333,6 +338,7 @@ def plan_server(
             decodes_on=decodes_on,
             memory_problem=binding_problem() if len(numa_nodes) > 1 else "",
         )
+    always = config.speculate == "always"
     return ServerPlan(
         config=config,
         machine=machine,
@@ -351,7 +357,12 @@ def plan_server(
             llm_on_cpu=decodes_on is None,
         ),
         roles=roles,
-        search=SearchSettings(config.recall, _speculates(config, generator is not None), inside),
+        search=SearchSettings(
+            config.recall,
+            _speculates(config, generator is not None),
+            1.0 if placement.has_spare_core or always else SHARED_BUSY_MAX,
+            inside,
+        ),
         hot=_hot_on(hot, device),
         graph=graph,
         pool=_pool(config, roles),

@@ -158,6 +158,17 @@ def test_only_prompts_that_full_attention_computes(oneshot, options):
     bench.ended(call)
 
 
+@pytest.mark.parametrize(("worked_s", "guesses"), [(0.1, 1), (2.0, 0)])
+def test_none_for_an_engine_that_works_more_than_it_may(oneshot, worked_s, guesses):
+    bench = Searching()
+    lane = bench.runtime.lanes["llm"]
+    lane.busy_max = 0.6
+    bench.submit(oneshot)
+    lane.use.work(worked_s, bench.clock.time_s)
+    bench.look()
+    assert len(bench.guesses()) == guesses
+
+
 def test_a_server_that_does_not_speculate_asks_for_no_partial_hits(bench, oneshot):
     assert bench.submit(oneshot).answer.text == "hello"
     assert [a.report_every for a in bench.vector.sent(Admit)] == [0]

@@ -46,6 +46,11 @@ def test_the_llm_gets_most_cores(cpus: int, quota: float, retrieval: tuple, llm:
     assert (placement.retrieval_cpus, placement.llm_cpus) == (retrieval, llm)
 
 
+@pytest.mark.parametrize(("cpus", "is_left"), [(1, False), (2, False), (3, True), (8, True)])
+def test_a_core_is_left_to_the_runtime_where_there_are_more_than_lanes(cpus: int, is_left: bool):
+    assert plan_placement(machine(cpus), Demand(GIB, 0, 0)).has_spare_core is is_left
+
+
 def test_without_an_llm_retrieval_gets_everything():
     placement = plan_placement(machine(4), Demand(0, GIB, GIB))
     assert placement.retrieval_cpus == (0, 1, 2, 3)
