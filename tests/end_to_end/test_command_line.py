@@ -65,7 +65,7 @@ def test_ask_answers_with_its_passages(capsys, corpus: Path, model: Path):
     assert main(["ask", str(corpus), QUESTION, "--model", str(model), "--receipt"]) == 0
     out, err = capsys.readouterr()
     assert re.search(r"\d\.\d{3}  \S+  The lighthouse of Rock 3: ", out)
-    assert f"{ANSWER_TOKENS} generated" in out
+    assert f"tokens written: {ANSWER_TOKENS}" in out
     assert err == "[retrieve: 5 passages]\n"
 
 
@@ -79,7 +79,7 @@ def test_ask_runs_ones_own_workflow_with_as_many_passages_as_wanted(
     assert main(["ask", str(corpus), QUESTION, *own, "--receipt"]) == 0
     out, err = capsys.readouterr()
     assert len(re.findall(r"^  \d\.\d{3}  ", out, re.MULTILINE)) == 4
-    assert "3 generated" in out
+    assert "tokens written: 3" in out
     assert err.startswith("[find: 4 passages]\n")
 
 
