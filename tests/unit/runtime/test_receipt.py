@@ -1,4 +1,4 @@
-"""What a receipt says went another way than asked."""
+"""Where a receipt says that its request ran degraded."""
 
 from heddle.core.degradation import Degradation, DegradationKind
 from heddle.core.results import KvTransfer
