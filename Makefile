@@ -10,7 +10,7 @@
 #   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
 #   attacks                     the next three, short, as CI runs them
 #   chaos                       kills, freezes, stops, a full disk, damaged files under load
-#   chaos-cluster               LLM lanes on three nodes: lanes, nodes and links are lost under load
+#   chaos-cluster               LLM lanes on nodes: lanes, nodes, links and Ray's head are lost under load
 #   chaos-postgres              a corpus in PostgreSQL that restarts, is away, and ends connections
 #   soak                        memory over 9,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
@@ -151,6 +151,7 @@ soak: setup
 chaos: setup
 	$(ATTACK).chaos $(SIZED)
 
+# Needs the extra ray, as `make setup-all` installs it.
 chaos-cluster: setup
 	$(ATTACK).chaos.cluster $(SIZED)
 

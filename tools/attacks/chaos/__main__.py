@@ -3,13 +3,23 @@
 import argparse
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tools.attacks.chaos.campaign import Campaign, campaign
-from tools.attacks.chaos.faults import FAULTS
-from tools.attacks.configuration import CHANGES, GRAPH, KV_REUSE, PREFILL_DECODE, REPLICAS, SHARDS
+from tools.attacks.chaos.campaign import Campaign, campaign, shuffled
+from tools.attacks.chaos.faults import FAULTS, fill_disk
+from tools.attacks.chaos.small_disk import small_disk
+from tools.attacks.configuration import (
+    CHANGES,
+    GRAPH,
+    KV_REUSE,
+    PREFILL_DECODE,
+    REPLICAS,
+    SHARDS,
+    Configuration,
+)
 from tools.attacks.ground import Ground
 from tools.attacks.result import publish
 
@@ -42,7 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ground = Ground(Path(folder))
         for configuration in chosen:
             requests = -(-options.requests // len(chosen))
-            done.append(campaign(ground, configuration, plan, requests, options.seed))
+            order = shuffled(plan, options.seed)
+            with _corpus(ground, configuration, order) as corpus:
+                seed = options.seed
+                done.append(campaign(ground, configuration, corpus, order, FAULTS, requests, seed))
             for problem in done[-1].ledger.problems:
                 print(f"  {problem}", flush=True)
     headline = headline_of(done)
@@ -52,6 +65,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for line in off:
         print(line, file=sys.stderr)
     return 1 if off or any(each.ledger.problems for each in done) else 0
+
+
+@contextmanager
+def _corpus(ground: Ground, configuration: Configuration, order: list[str]) -> Iterator[Path]:
+    """Yield a corpus, on a small disk where one can be filled.
+
+    Mutates: `order`, where none can.
+    """
+    name = next(name for name, fault in FAULTS.items() if fault is fill_disk)
+    if name not in order:
+        yield ground.corpus(configuration.index_kind)
+        return
+    folder = ground.new_folder()
+    with small_disk(folder) as failure:
+        if failure:
+            print(f"{configuration.name}: no {name}: {failure}", flush=True)
+            order[:] = [other for other in order if other != name]
+        yield ground.corpus(configuration.index_kind, folder / "corpus")
 
 
 def headline_of(done: Sequence[Campaign]) -> dict[str, float]:
@@ -109,6 +140,7 @@ def row_of(each: Campaign) -> dict[str, object]:
         "exits_wrong": each.exits[False],
         "kill_pauses_s": [round(pause_s, 2) for pause_s in each.kill_pauses_s],
         "freeze_pauses_s": [round(pause_s, 2) for pause_s in each.freeze_pauses_s],
+        "head_pauses_s": [round(pause_s, 2) for pause_s in each.head_pauses_s],
         "start_s": round(each.start_s, 2),
     }
 

@@ -3,34 +3,32 @@
 Three agents on this machine stand for nodes, and each link leads through a proxy that can stop
 forwarding. A server with two LLM lanes, and then one with a single lane, is asked by four clients
 without a pause, while lanes are killed and frozen, nodes are killed, and links go dead without
-being closed.
+being closed. A third server has its lane on a node of a Ray cluster, which also loses its head.
 """
 
 import argparse
-import random
-import signal
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
+from benchmarks.support.ray_head import ray_token
+from tools.attacks.chaos import node_faults, ray_faults
 from tools.attacks.chaos.__main__ import headline_of, row_of, wrong_figures
-from tools.attacks.chaos.campaign import Campaign
-from tools.attacks.chaos.crowd import Crowd
-from tools.attacks.chaos.ledger import Ledger
+from tools.attacks.chaos.campaign import Campaign, Fault, campaign, shuffled
 from tools.attacks.chaos.nodes import Nodes
-from tools.attacks.chaos.scene import Scene
+from tools.attacks.chaos.ray_node import RayNode
 from tools.attacks.configuration import Configuration
 from tools.attacks.ground import Ground
 from tools.attacks.result import publish
-from tools.attacks.served import Served
 
 REPLICAS: Final = Configuration("nodes-replicas", ("--replicas", "llm=2"), has_replicas=True)
 SINGLE: Final = Configuration("nodes-single")
+RAY: Final = Configuration("nodes-ray")
 REQUESTS: Final = 3_000
 ROUNDS: Final = 5  # of all faults, for each configuration
 FIGURES: Final = (
@@ -44,49 +42,11 @@ FIGURES: Final = (
     "pause_single_s",
     "start_s",
 )
-Fault: TypeAlias = Callable[[Scene, Nodes], None]
-
-
-def kill_lane(scene: Scene, nodes: Nodes) -> None:
-    """SIGKILL an LLM lane on its node."""
-    _, lane = nodes.with_lane(scene.random)
-    lane.kill()
-    scene.kill_pauses_s.append(scene.until_answered())
-
-
-def freeze_lane(scene: Scene, nodes: Nodes) -> None:
-    """SIGSTOP an LLM lane on its node."""
-    _, lane = nodes.with_lane(scene.random)
-    lane.send_signal(signal.SIGSTOP)
-    scene.freeze_pauses_s.append(scene.until_answered())
-
-
-def kill_node(scene: Scene, nodes: Nodes) -> None:
-    """SIGKILL the agent of a node with a lane; another agent comes there after the next answer."""
-    node, _ = nodes.with_lane(scene.random)
-    node.kill()
-    scene.kill_pauses_s.append(scene.until_answered())
-    node.start_again()
-
-
-def cut_link(scene: Scene, nodes: Nodes) -> None:
-    """Let the link of a node with a lane go dead without being closed, until the next answer."""
-    node, _ = nodes.with_lane(scene.random)
-    node.link.stall()
-    scene.freeze_pauses_s.append(scene.until_answered())
-    node.link.resume()
-
-
-FAULTS: Final[Mapping[str, Fault]] = {
-    "kill": kill_lane,
-    "freeze": freeze_lane,
-    "kill-node": kill_node,
-    "half-open": cut_link,
-}
+PAUSE_HEAD_S_MAX: Final = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Break both configurations; 1 where a figure is off."""
+    """Break all configurations; 1 where a figure is off."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=REQUESTS, metavar="N")
     parser.add_argument("--rounds", type=int, default=ROUNDS, metavar="N", help="of all faults")
@@ -95,60 +55,50 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
         ground = Ground(Path(folder))
-        requests = -(-options.requests // 2)
-        done = [
-            _campaign(ground, configuration, requests, options.rounds, options.seed)
-            for configuration in (REPLICAS, SINGLE)
-        ]
-    headline = headline_of(done)
+        done = _campaigns(ground, -(-options.requests // 3), options.rounds, options.seed)
+    heads = head_figures(done)
+    headline = headline_of(done) | heads
     settings = {"requests": options.requests, "rounds": options.rounds, "seed": options.seed}
-    figures = {name: headline[name] for name in FIGURES}
+    figures = {name: headline[name] for name in (*FIGURES, *heads)}
     publish("chaos-cluster", settings, [row_of(each) for each in done], figures, options.json)
     off = wrong_figures(done, headline)
+    if headline["pause_head_s"] > PAUSE_HEAD_S_MAX:
+        off.append(f"pause_head_s is {headline['pause_head_s']:g}, above {PAUSE_HEAD_S_MAX:g}")
     for line in (*off, *(problem for each in done for problem in each.ledger.problems)):
         print(line, file=sys.stderr)
     return 1 if off or any(each.ledger.problems for each in done) else 0
 
 
-def _campaign(
-    ground: Ground, configuration: Configuration, requests: int, rounds: int, seed: int
-) -> Campaign:
-    """Strike with each fault `rounds` times, in an order that the seed draws, while clients ask."""
-    order = list(FAULTS) * rounds
-    random.Random(seed).shuffle(order)
-    ledger, struck = Ledger(), Counter[str]()
-    folder = ground.new_folder()
-    folder.mkdir()
-    with ExitStack() as stack:
-        nodes = Nodes(folder)
-        stack.callback(nodes.close)
-        on_nodes = replace(configuration, options=(*configuration.options, *nodes.options))
-        server = Served(ground, on_nodes, ground.corpus(configuration.index_kind))
-        stack.callback(_kill, server)
-        scene = Scene(ground, server, ledger, seed)
-        with Crowd(server, ledger, seed) as crowd:
-            scene.crowd = crowd
-            for number, name in enumerate(order, start=1):
-                FAULTS[name](scene, nodes)
-                struck[name] += 1
-                crowd.wait_for(requests * number // len(order))
-                print(f"{configuration.name}: {name}, {ledger.requests} requests", flush=True)
-        scene.check_answers()
-        scene.stopped(0)
-    return Campaign(
-        configuration,
-        ledger,
-        struck,
-        scene.exits,
-        scene.kill_pauses_s,
-        scene.freeze_pauses_s,
-        server.start_s,
-    )
+def _campaigns(ground: Ground, requests: int, rounds: int, seed: int) -> list[Campaign]:
+    """Strike each configuration with each of its faults `rounds` times."""
+
+    def struck(
+        configuration: Configuration, options: tuple[str, ...], faults: Mapping[str, Fault]
+    ) -> Campaign:
+        on_nodes = replace(configuration, options=(*configuration.options, *options))
+        order, corpus = shuffled([*faults] * rounds, seed), ground.corpus(configuration.index_kind)
+        return campaign(ground, on_nodes, corpus, order, faults, requests, seed)
+
+    done = []
+    for configuration in (REPLICAS, SINGLE):
+        folder = ground.new_folder()
+        folder.mkdir()
+        with closing(Nodes(folder)) as nodes:
+            faults = {name: partial(fault, nodes) for name, fault in node_faults.FAULTS.items()}
+            done.append(struck(configuration, nodes.options, faults))
+    with ray_token(), closing(RayNode()) as node:
+        faults = {name: partial(fault, node) for name, fault in ray_faults.FAULTS.items()}
+        done.append(struck(RAY, node.options, faults))
+    return done
 
 
-def _kill(server: Served) -> None:
-    if server.is_alive:
-        server.kill()
+def head_figures(done: Sequence[Campaign]) -> dict[str, float]:
+    """Return how often Ray's head was lost, and the longest pause until an answer [s]."""
+    pauses_s = [pause_s for each in done for pause_s in each.head_pauses_s]
+    return {
+        "head_losses": len(pauses_s),
+        "pause_head_s": round(max(pauses_s, default=0.0), 2),
+    }
 
 
 if __name__ == "__main__":

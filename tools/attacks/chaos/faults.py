@@ -3,18 +3,18 @@
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import urlsplit
 
 import psutil
 
+from tools.attacks.chaos.campaign import Fault
 from tools.attacks.chaos.lanes import lanes_of
 from tools.attacks.chaos.scene import RECOVER_S_MAX, Scene
 from tools.attacks.exchange import JSON, Request, wire
 
-Fault: TypeAlias = Callable[[Scene], None]
 EXIT_LANE: Final = 4  # docs/guide/serving.md, Stopping
 SLOW_CLIENTS: Final = 40
 SLOW_S: Final = 0.3

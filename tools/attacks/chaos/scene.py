@@ -37,6 +37,7 @@ class Scene:
         random: draws what is hit.
         exits: how often the server ended with the right code, and with another.
         kill_pauses_s, freeze_pauses_s: from a lane's fault to the next answer [s].
+        head_pauses_s: from the loss of Ray's head to the next answer [s].
     """
 
     def __init__(self, ground: Ground, server: Served, ledger: Ledger, seed: int) -> None:
@@ -47,6 +48,7 @@ class Scene:
         self.exits: dict[bool, int] = {True: 0, False: 0}
         self.kill_pauses_s: list[float] = []
         self.freeze_pauses_s: list[float] = []
+        self.head_pauses_s: list[float] = []
         self._server = server
 
     @property

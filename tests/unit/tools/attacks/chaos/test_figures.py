@@ -6,6 +6,7 @@ import pytest
 
 from tools.attacks.chaos.__main__ import BROKEN, PLAN, REQUESTS, headline_of, wrong_figures
 from tools.attacks.chaos.campaign import Campaign
+from tools.attacks.chaos.cluster import head_figures
 from tools.attacks.chaos.faults import FAULTS
 from tools.attacks.chaos.ledger import Ledger
 from tools.attacks.configuration import CHANGES, Configuration
@@ -23,7 +24,7 @@ def campaign(
     exits = {True: 3, False: wrong_exits}
     faults = Counter({"kill": 2, "stop": 1})
     return Campaign(
-        configuration, Ledger(**counts), faults, exits, kill_pauses_s or [0.5], [3.0], 8.0
+        configuration, Ledger(**counts), faults, exits, kill_pauses_s or [0.5], [3.0], [], 8.0
     )
 
 
@@ -67,3 +68,9 @@ def test_a_campaign_without_a_fault_shows_nothing() -> None:
     idle = campaign()
     idle.faults.clear()
     assert wrong_figures([idle], headline_of([idle])) == ["a configuration met no fault"]
+
+
+def test_losses_of_the_head_are_counted_apart() -> None:
+    one, other = campaign(), campaign()
+    one.head_pauses_s.extend((0.25, 0.5))
+    assert head_figures([one, other]) == {"head_losses": 2, "pause_head_s": 0.5}
