@@ -40,7 +40,7 @@ KV_BYTES: Final = 64 << 20
 
 
 class Search(NamedTuple):
-    """A search of a workflow: its node and what it found."""
+    """A search of a workflow: its node, and the passages it found."""
 
     node: str
     passages: tuple[Passage, ...]

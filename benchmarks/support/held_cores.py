@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 @contextmanager
 def held_to(cpus: Collection[int]) -> Iterator[None]:
-    """Hold this thread, and what it starts, to these cores until the block ends.
+    """Hold this thread, and processes that it starts, to these cores until the block ends.
 
     Mutates: at the end all threads of this process may use the cores that this thread had before.
     """

@@ -25,7 +25,7 @@ _SMALL: Final = ("--num-cpus=1", "--include-dashboard=false", "--object-store-me
 
 @contextmanager
 def ray_token() -> Iterator[None]:
-    """Give this process, and what it starts, a token of Ray's until the block ends."""
+    """Give this process, and those that it starts, a token of Ray until the block ends."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
     with patch.dict(os.environ, token):
         yield

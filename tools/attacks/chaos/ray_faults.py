@@ -1,6 +1,6 @@
 """What is lost of a Ray cluster: each function strikes once, and leaves a server that answers.
 
-Ray has started the agent and is in nobody's way afterwards: without its head answers go on, and a
+Ray has started the agent and is not needed afterwards: without its head answers go on, and a
 lane is started again. Only another server finds no agents, and is refused with a sentence.
 """
 
