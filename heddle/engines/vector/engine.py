@@ -113,7 +113,9 @@ class SearchEngine(Generic[S]):
         budget_s = self._budget_s if math.isinf(budget_s) else budget_s
         done = self.method.advance(budget_s, may_begin=may_begin)
         stored = self._ingest()
-        compared = done["compared"] + self._run_again()
+        # The hits of this step go out first.
+        is_free = not stored and not any(done.values())
+        compared = done["compared"] + (self._run_again() if is_free else 0)
         counts = {**done, "compared": compared, "followed": followed, "stored": stored}
         return self._report.frame(
             {"call": 1.0, **{name: float(count) for name, count in counts.items()}},
