@@ -4,8 +4,8 @@ from typing import Final
 
 SHARED_BUSY_MAX: Final = 0.6
 """The share of time that an LLM engine may work where prompts are still computed ahead for it, on
-a machine whose lanes and runtime have to share cores: what a guess takes there, and what tells of
-partial hits, is taken from the others, even while the engine itself is idle."""
+a machine whose lanes and runtime have to share cores: guesses and reports of partial hits take time
+from the other engines there, even while this one is idle."""
 
 
 def speculation_gain_s(probability: float, rest_s: float, prefill_s: float, step_s: float) -> float:

@@ -52,7 +52,7 @@ from heddle.workflow.workflow import Workflow
 
 PAIR_CREDITS = 2
 LIKELY: Final = 0.9  # how sure a guess usually is that is made
-UNREAD_TOKENS: Final = 16  # of a text that nobody takes as it comes, in one report
+UNREAD_TOKENS: Final = 16  # in one report of a text that is read at its end alone
 FIXES: Final[Mapping[PrimitiveKind, str]] = {
     PrimitiveKind.PREFILLING: ": name a model that writes, such as --model reader (in Python "
     "generator='reader'), or ask the workflow 'quote'",

@@ -66,7 +66,7 @@ class Handle:
     # -- the caller's side --------------------------------------------------------------------
 
     def awaits_end_alone(self) -> bool:
-        """Whether somebody waits for the answer, and nobody has begun to read the events."""
+        """Whether the answer is waited for, and no reader of the events has begun."""
         return bool(self._end_wakers) and not self._is_read
 
     @property

@@ -200,7 +200,7 @@ class Request:
     `run_since_s` (0 and -1 = it is a run by itself). `run_texts` are its drafts; None = it has
     none. `loads` are the ids of its `LoadKv`, and the engines that they were sent to. `lookup` is
     that of its answer cache, and `kept` the answer which that has found. `awaits_end_alone` says
-    whether nobody takes its texts as they come.
+    whether its texts are read at the end alone.
     """
 
     id: int

@@ -107,7 +107,7 @@ class Decode:
 
     @property
     def is_to_report(self) -> bool:
-        """Whether what it has written is to be told now: its first token at once."""
+        """Whether to report its text now: the first token at once."""
         written = len(self.output_ids)
         return bool(self.report_every) and (written == 1 or written % self.report_every == 0)
 
