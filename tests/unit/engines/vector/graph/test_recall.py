@@ -69,7 +69,7 @@ def test_a_sample_is_given_up_when_the_graph_follows_the_corpus(graph, tools, tm
     engine.apply(search(1, tools.clustered(3, seed=5)))
     while not engine.step(0.0, 1.0).events:
         pass
-    assert not engine.step(0.0, 1.0).events  # the answer was told first
+    assert not engine.step(0.0, 1.0).events  # the answer went out first
     assert check.has_work
     source.store_vectors([301], tools.clustered(1, seed=6))
     engine.apply(search(2, tools.clustered(2, seed=7)))
