@@ -20,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH ?= torch==2.13.0
-EXTRAS ?= server,reader,documents,mcp,otel,dev
+EXTRAS ?= server,reader,documents,mcp,otel,bench,dev
 # Two files of tests at a time: each process starts lanes of its own, about 2 GB. JOBS=0: one by one.
 # In the order of their folders: end_to_end has the longest files, and the short ones come last.
 JOBS ?= 2
@@ -34,7 +34,7 @@ MODELS := models/embedder models/extractor models/reader
 
 .PHONY: setup setup-all demo test test-fast test-numerics check format lint types dist nightly
 .PHONY: attacks attacks-short soak-short fuzz soak chaos chaos-cluster chaos-postgres mutants plants reader extractor multihop sim
-.PHONY: reference clean
+.PHONY: reference plots clean
 .PHONY: setup-browser setup-postgres page screenshots gpu-day gpu-day-wheels
 
 setup: $(STAMP)
@@ -54,7 +54,7 @@ $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) 
 # What tests need beyond `make test`: Triton, whose kernels run in its interpreter, the clients of
 # OpenAI's API, Ray, PostgreSQL, a browser and Node for the page. See tests/README.md.
 setup-all: setup-browser setup-postgres
-	$(MAKE) setup EXTRAS=server,reader,documents,mcp,otel,dev,gpu,structured,clients,langchain,ray,postgres,databases STAMP=$(VENV)/.installed-all
+	$(MAKE) setup EXTRAS=server,reader,documents,mcp,otel,bench,dev,gpu,structured,clients,langchain,ray,postgres,databases STAMP=$(VENV)/.installed-all
 	touch $(STAMP)
 
 # A machine that has them already needs no apt-get.
@@ -185,6 +185,9 @@ multihop: setup
 # Write docs/reference from the code.
 reference: setup
 	$(BIN)/python -m tools.reference
+
+plots: setup
+	$(BIN)/python -m tools.plots
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache build dist *.egg-info models/embedder/heddle_embedder/model

@@ -21,7 +21,7 @@ def test_it_prints_a_table_and_an_answer_and_draws(tmp_path, capsys):
     assert told.count("vector GPUs that a pool needs for this SLO: 1") == 2
     assert "MODELLED" in told
     assert re.search(r"decode \(4032 tokens each\) +\(\d+\) +\d{4} ", told)  # beyond its memory
-    assert plot.read_text().startswith("<svg")
+    assert "<svg" in plot.read_text()
     told = json.loads(table.read_text())
     assert [answer["pool_gpus_needed"] for answer in told["answers"]] == [1, 1]
     rows = told["rows"]
