@@ -1,4 +1,7 @@
-"""What is lost of three nodes: each function strikes once, and leaves a server that answers."""
+"""What is lost of three nodes: each function strikes once, and leaves a server that answers.
+
+It strikes when every lane is there: what a second loss does meanwhile is another question.
+"""
 
 import signal
 from collections.abc import Callable, Mapping
@@ -12,6 +15,7 @@ NodeFault: TypeAlias = Callable[[Nodes, Scene], None]
 
 def kill_lane(nodes: Nodes, scene: Scene) -> None:
     """SIGKILL an LLM lane on its node."""
+    scene.until_ready()
     _, lane = nodes.with_lane(scene.random)
     lane.kill()
     scene.kill_pauses_s.append(scene.until_answered())
@@ -19,6 +23,7 @@ def kill_lane(nodes: Nodes, scene: Scene) -> None:
 
 def freeze_lane(nodes: Nodes, scene: Scene) -> None:
     """SIGSTOP an LLM lane on its node."""
+    scene.until_ready()
     _, lane = nodes.with_lane(scene.random)
     lane.send_signal(signal.SIGSTOP)
     scene.freeze_pauses_s.append(scene.until_answered())
@@ -26,6 +31,7 @@ def freeze_lane(nodes: Nodes, scene: Scene) -> None:
 
 def kill_node(nodes: Nodes, scene: Scene) -> None:
     """SIGKILL the agent of a node with a lane; another agent comes there after the next answer."""
+    scene.until_ready()
     node, _ = nodes.with_lane(scene.random)
     node.kill()
     scene.kill_pauses_s.append(scene.until_answered())
@@ -34,6 +40,7 @@ def kill_node(nodes: Nodes, scene: Scene) -> None:
 
 def cut_link(nodes: Nodes, scene: Scene) -> None:
     """Let the link of a node with a lane go dead without being closed, until the next answer."""
+    scene.until_ready()
     node, _ = nodes.with_lane(scene.random)
     node.link.stall()
     scene.freeze_pauses_s.append(scene.until_answered())

@@ -68,6 +68,15 @@ class Scene:
         self.ledger.wrong(f"no answer within {RECOVER_S_MAX:g} s")
         return RECOVER_S_MAX
 
+    def until_ready(self) -> None:
+        """Wait until every lane is there again, so that a fault finds another that can go on."""
+        until_s, pause = time.perf_counter() + RECOVER_S_MAX, threading.Event()
+        while time.perf_counter() < until_s:
+            if self.server.health()["ready"]:
+                return
+            pause.wait(PROBE_PAUSE_S)
+        self.ledger.wrong(f"a lane is missing after {RECOVER_S_MAX:g} s")
+
     def ended(self, code: int, *right: int) -> None:
         """Note how the server ended."""
         self.exits[code in right] += 1
