@@ -9,6 +9,11 @@ from heddle.app.setting import did_you_mean
 from heddle.core.errors import InputError
 
 WHOLE: Final = "body"
+BROKEN_TEXT: Final = {
+    "hex escape": r"half of a character stands there, such as \ud800 alone: send whole ones",
+    "unicode code point": "a text has bytes there that are not UTF-8: send it as UTF-8",
+}
+"""What words of the JSON parser mean for the texts of a body."""
 
 
 def problem_of(error: ValidationError, kind: type[BaseModel]) -> InputError:
@@ -30,6 +35,8 @@ def _problem(part: Mapping[str, Any], kind: type[BaseModel]) -> InputError:
     if isinstance(own, InputError) and own.param:
         return own
     words = part["msg"] if own is None else str(own)
+    if part["type"] == "json_invalid":
+        words += "".join(f": {fix}" for known, fix in BROKEN_TEXT.items() if known in words)
     if part["type"] == "extra_forbidden":
         words = "there is no such field"
         if len(part["loc"]) == 1:
