@@ -105,6 +105,9 @@ def python_page() -> Iterator[str]:
 def _export(name: str, exported: object) -> Iterator[str]:
     yield f"### {name}"
     yield ""
+    if isinstance(exported, FunctionType):
+        yield from _function(name, exported)
+        return
     if not isinstance(exported, type):
         yield from _value(name, exported)
         return
@@ -171,12 +174,18 @@ def _method(owner: str, name: str, member: object) -> Iterator[str]:
         yield from _code(f"{name}: {type_text(kind)}")
         yield from markdown(member.__doc__)
     else:
-        function: Callable[..., object] = getattr(member, "__func__", member)  # type: ignore[assignment]
-        prefix = "async " if inspect.iscoroutinefunction(function) else ""
         yield f"#### {owner}.{name}"
         yield ""
-        yield from _code(f"{prefix}{name}{signature_text(function)}")
-        yield from markdown(function.__doc__)
+        function: Callable[..., object] = getattr(member, "__func__", member)  # type: ignore[assignment]
+        yield from _function(name, function)
+        return
+    yield ""
+
+
+def _function(name: str, function: Callable[..., object]) -> Iterator[str]:
+    prefix = "async " if inspect.iscoroutinefunction(function) else ""
+    yield from _code(f"{prefix}{name}{signature_text(function)}")
+    yield from markdown(function.__doc__)
     yield ""
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import FunctionType
 from typing import Literal, Unpack
 
 import pytest
@@ -39,6 +40,15 @@ def generated() -> dict[str, str]:
 def test_what_is_generated_is_as_fresh_as_the_code(generated: Mapping[str, str], path: str):
     written = (ROOT / path).read_text(encoding="utf-8")
     assert written == generated[path], "run: make reference"
+
+
+def test_a_function_has_its_signature_and_words(generated: Mapping[str, str]):
+    page = generated["docs/reference/python.md"]
+    for name in heddle.__all__:
+        exported = getattr(heddle, name)
+        if isinstance(exported, FunctionType):
+            assert f"### {name}\n\n```python\n{name}(" in page
+            assert exported.__doc__.partition("\n")[0] in page
 
 
 def test_signatures_have_no_modules():
