@@ -22,13 +22,14 @@ from heddle.engines.remote.dialect import (
     without,
 )
 from heddle.engines.remote.endpoint import Endpoint
+from heddle.engines.remote.generation import silence
 from heddle.engines.remote.generation.answer_stream import AnswerStream
+from heddle.engines.remote.generation.silence import SilenceWatch
 from heddle.engines.remote.probe import shown_name
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 from heddle.engines.remote.refusal import problem_of
 
 REFUSALS_MAX: Final = 4  # fields that are left out one after another, in one try
-SILENCE_S_MAX: Final = 60.0  # between two pieces of an answer that has begun
 
 Server = Endpoint[Abilities]
 
@@ -90,14 +91,14 @@ class Course:
         stream = self._stream = AnswerStream(self.on_text)
         try:
             async with asyncio.timeout(None) as limit:
-                watch = _SilenceWatch(stream, limit)
+                watch = SilenceWatch(stream, limit, asyncio.get_running_loop())
                 try:
                     await server.client.send("POST", call, body, stream)
                 finally:
                     watch.stop()
         except TimeoutError:
             raise RemoteProblem(
-                Trouble.SILENT, f"has sent nothing for {SILENCE_S_MAX:g} s in mid-answer"
+                Trouble.SILENT, f"has sent nothing for {silence.SILENCE_S_MAX:g} s in mid-answer"
             ) from None
         if stream.status != 200:
             raise problem_of(stream.response, call, server.client.key)
@@ -127,28 +128,6 @@ class Course:
             notes=notes,
         )
         return Generated(stream.text, (), stream.reason or FinishReason.STOP, remote=run)
-
-
-class _SilenceWatch:
-    """Ends a wait when an answer that has begun brings nothing more."""
-
-    def __init__(self, stream: AnswerStream, limit: asyncio.Timeout) -> None:
-        self._stream, self._limit = stream, limit
-        self._loop = asyncio.get_running_loop()
-        self._seen = 0
-        self._timer = self._loop.call_later(SILENCE_S_MAX, self._look)
-
-    def stop(self) -> None:
-        """Watch no more."""
-        self._timer.cancel()
-
-    def _look(self) -> None:
-        seen = self._stream.bytes_seen
-        if seen and seen == self._seen:
-            self._limit.reschedule(self._loop.time())
-            return
-        self._seen = seen
-        self._timer = self._loop.call_later(SILENCE_S_MAX, self._look)
 
 
 def _is_broken(text: str, constraint: Constraint | None) -> bool:

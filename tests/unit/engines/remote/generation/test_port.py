@@ -19,7 +19,7 @@ from heddle.engines.remote import attempts
 from heddle.engines.remote.address import Address
 from heddle.engines.remote.dialect import VLLM, Abilities, Dialect
 from heddle.engines.remote.endpoint import Endpoint, Endpoints
-from heddle.engines.remote.generation import course
+from heddle.engines.remote.generation import silence
 from heddle.engines.remote.generation.port import RemoteGenerator
 from heddle.engines.remote.generation.prompt_text import TextPrompts
 from heddle.engines.remote.http.client import HttpClient
@@ -418,7 +418,7 @@ def test_another_server_answers_for_one_that_is_busy(connect: Connect, fake: Fak
 def test_silence_in_mid_answer_ends_it(
     connect: Connect, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(course, "SILENCE_S_MAX", 0.1)
+    monkeypatch.setattr(silence, "SILENCE_S_MAX", 0.1)
     fake.replies.append((stream_head(), piece("Ada"), Step.HANG))
     assert "has sent nothing" in connect(fake).fail().message
     assert fake.hung_up.wait(WAIT_S)
