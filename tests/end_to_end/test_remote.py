@@ -114,7 +114,7 @@ def test_a_failure_ends_its_request_and_no_other(remote: Server, fake: FakeEndpo
     with pytest.raises(EngineError, match=r"connection .* after 3 characters"):
         remote.app("oneshot").invoke(QUESTION)
     fake.replies.extend([plain(500, "a traceback of the other side")] * 3)
-    with pytest.raises(EngineError, match=r"\(500\); 3 tries") as failed:
+    with pytest.raises(EngineError, match=r"\(500\); --verbose logs its reason; 3 tries") as failed:
         remote.app("oneshot").invoke(QUESTION)
     assert "traceback" not in str(failed.value)
     fake.replies.append(plain(400, {"error": {"code": "context_length_exceeded"}}))

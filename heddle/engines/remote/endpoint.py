@@ -1,5 +1,6 @@
 """One server of several that run the same model, and the choice among them."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
@@ -11,6 +12,8 @@ PAUSE_S: Final = 0.25  # after a first failure; each further one doubles it
 PAUSE_S_MAX: Final = 30.0
 BUSY_PAUSE_S: Final = 0.5  # where the other side doesn't say when to come again
 DOUBLINGS_MAX: Final = 8
+
+log = logging.getLogger(__name__)
 
 
 class Named(Protocol):
@@ -68,6 +71,8 @@ class Endpoint(Generic[A]):
             self.busy_until_s = max(self.busy_until_s, now_s + pause_s)
         else:
             self.down_until_s = now_s + min(PAUSE_S_MAX, PAUSE_S * doubled)
+            if not self.words:  # once, until it answers again
+                log.warning("model %r: %s %s", self.abilities.model, self.name, problem.words)
             self.words = problem.words
 
 

@@ -58,7 +58,8 @@ def problem_of(response: Response, call: str, key: Secret) -> RemoteProblem:
         words = f"has no {call} ({status}); the address of an API usually ends in /v1"
         return RemoteProblem(Trouble.NO_API, words)
     if status >= 500 or status == 408:
-        return RemoteProblem(Trouble.FAILED, f"failed with an error of its own ({status})")
+        words = f"failed with an error of its own ({status}); --verbose logs its reason"
+        return RemoteProblem(Trouble.FAILED, words)
     if status == 413 or _TOO_LONG.search(" ".join(map(str, error.values())).lower()):
         words = f"can't take this much text ({status}): it is longer than the model's context"
         return RemoteProblem(Trouble.TOO_LONG, words)

@@ -1,5 +1,7 @@
 """Which server of several is asked."""
 
+import pytest
+
 from heddle.engines.remote.address import Address
 from heddle.engines.remote.dialect import Abilities
 from heddle.engines.remote.endpoint import Endpoint, Endpoints
@@ -28,6 +30,18 @@ def test_one_that_is_down_comes_last_until_its_pause_is_over() -> None:
     assert both.notes() == (f"{first.name} can't be reached",)
     first.answered()
     assert both.notes() == ()
+
+
+def test_a_server_that_goes_down_is_named_once_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (server,) = servers(1)
+    for _ in range(3):
+        server.failed(RemoteProblem(Trouble.ABSENT, "can't be reached"), 0.0)
+    assert caplog.messages == [f"model 'm': {server.name} can't be reached"]
+    server.answered()
+    server.failed(RemoteProblem(Trouble.CUT, "closed the connection"), 0.0)
+    assert len(caplog.messages) == 2
 
 
 def test_the_pause_grows_up_to_a_bound() -> None:
