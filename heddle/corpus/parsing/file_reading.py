@@ -47,6 +47,11 @@ def read_whole(path: Path, limits: ParseLimits) -> bytes:
     return content
 
 
+def name_without_suffix(path: Path) -> str:
+    """Return a file's name without its suffix, and without `.gz` behind that."""
+    return Path(path.stem).stem if path.suffix.lower() == ".gz" else path.stem
+
+
 def open_plain(path: Path) -> gzip.GzipFile | BufferedReader:
     """Open a file, which is decompressed where its name ends with .gz.
 

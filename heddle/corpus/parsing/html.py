@@ -7,7 +7,7 @@ from pathlib import Path
 
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.decoding import decode
-from heddle.corpus.parsing.file_reading import read_whole
+from heddle.corpus.parsing.file_reading import name_without_suffix, read_whole
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.page_furniture import FurnitureError, read_without_furniture
 from heddle.corpus.parsing.page_reader import read_page
@@ -31,4 +31,10 @@ def parse_html(path: Path, limits: ParseLimits) -> Iterator[Document]:
     except FurnitureError as error:
         _log.info("%s: read with all that stands around its text: %s", path, error)
         reader = read_page(page)
-    yield Document(str(path), reader.name or path.stem, reader.text, str(path), has_headings=True)
+    yield Document(
+        str(path),
+        reader.name or name_without_suffix(path),
+        reader.text,
+        str(path),
+        has_headings=True,
+    )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.decoding import decode
-from heddle.corpus.parsing.file_reading import read_whole
+from heddle.corpus.parsing.file_reading import name_without_suffix, read_whole
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.sections import headings
 
@@ -23,9 +23,17 @@ def parse_markdown(path: Path, limits: ParseLimits) -> Iterator[Document]:
     text = decode(read_whole(path, limits), path)
     front = _FRONT_MATTER.match(text)
     front_title = _FRONT_TITLE.search(front[0]) if front else None
-    body = Document(str(path), path.stem, text[front.end() :] if front else text, str(path), True)
+    body = Document(
+        str(path),
+        name_without_suffix(path),
+        text[front.end() :] if front else text,
+        str(path),
+        True,
+    )
     title = front_title[2] if front_title else _first_heading(body)
-    yield Document(body.id, title or path.stem, body.text, body.source, has_headings=True)
+    yield Document(
+        body.id, title or name_without_suffix(path), body.text, body.source, has_headings=True
+    )
 
 
 def _first_heading(document: Document) -> str:

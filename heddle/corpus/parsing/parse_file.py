@@ -18,7 +18,7 @@ from heddle.corpus.parsing.text import parse_text
 
 Parser = Callable[[Path, ParseLimits], Iterator[Document]]
 
-# Distributions compress the longer ones of such files.
+# Distributions compress the longer ones of such files; office files are archives already.
 _READ_WHOLE: dict[str, Parser] = {
     ".txt": parse_text,
     ".text": parse_text,
@@ -28,11 +28,11 @@ _READ_WHOLE: dict[str, Parser] = {
     ".html": parse_html,
     ".htm": parse_html,
     ".xhtml": parse_html,
+    ".pdf": parse_pdf,
 }
 _PARSERS: dict[str, Parser] = {
     **_READ_WHOLE,
     **{f"{suffix}.gz": parse for suffix, parse in _READ_WHOLE.items()},
-    ".pdf": parse_pdf,
     ".docx": parse_docx,
     ".pptx": parse_pptx,
     ".epub": parse_epub,

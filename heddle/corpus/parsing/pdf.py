@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from heddle.core.errors import InputError
 from heddle.corpus.document import Document, Heading
 from heddle.corpus.parsing.decoding import clean
-from heddle.corpus.parsing.file_reading import read_whole
+from heddle.corpus.parsing.file_reading import name_without_suffix, read_whole
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.sections import HEADING_CHARS_MAX
 
@@ -56,7 +56,14 @@ def parse_pdf(path: Path, limits: ParseLimits) -> Iterator[Document]:
     starts = tuple(accumulate((len(page) + len(PAGE_BORDER) for page in pages[:-1]), initial=0))
     text = PAGE_BORDER.join(pages)
     headings = _headings(bookmarks, text, starts)
-    yield Document(str(path), title or path.stem, text, str(path), headings=headings, pages=starts)
+    yield Document(
+        str(path),
+        title or name_without_suffix(path),
+        text,
+        str(path),
+        headings=headings,
+        pages=starts,
+    )
 
 
 def _read(
@@ -70,14 +77,19 @@ def _read(
     except PdfiumError as error:
         if getattr(error, "err_code", None) == _PASSWORD_ERROR:
             raise InputError(f"{path}: encrypted; save it without a password first") from error
-        raise InputError(f"{path}: not a readable PDF: {error}; open and save it anew") from error
+        raise _unreadable(path, error) from error
     try:
         pages = _pages(pdf, path, limits)
         return _words(pdf.get_metadata_value("Title")), pages, list(_bookmarks(pdf))
     except PdfiumError as error:
-        raise InputError(f"{path}: not a readable PDF: {error}; open and save it anew") from error
+        raise _unreadable(path, error) from error
     finally:
         pdf.close()
+
+
+def _unreadable(path: Path, error: Exception) -> InputError:
+    reason = str(error).removesuffix(".")
+    return InputError(f"{path}: not a readable PDF: {reason}; open and save it anew")
 
 
 def _pages(pdf: "PdfDocument", path: Path, limits: ParseLimits) -> list[str]:

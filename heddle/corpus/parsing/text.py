@@ -5,7 +5,7 @@ from pathlib import Path
 
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.decoding import decode
-from heddle.corpus.parsing.file_reading import read_whole
+from heddle.corpus.parsing.file_reading import name_without_suffix, read_whole
 from heddle.corpus.parsing.limits import ParseLimits
 
 
@@ -15,4 +15,4 @@ def parse_text(path: Path, limits: ParseLimits) -> Iterator[Document]:
     Raises: InputError: it is missing, unreadable, too large or binary.
     """
     text = decode(read_whole(path, limits), path)
-    yield Document(str(path), path.stem, text, str(path))
+    yield Document(str(path), name_without_suffix(path), text, str(path))

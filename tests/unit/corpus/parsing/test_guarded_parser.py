@@ -61,6 +61,7 @@ def test_what_is_intricate() -> None:
         ".htm.gz",
         ".xhtml.gz",
         ".pdf",
+        ".pdf.gz",
         ".docx",
         ".pptx",
         ".epub",

@@ -239,13 +239,18 @@ def test_a_file_that_decompresses_without_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
-    [("a.rst.gz", "Use\n===\nbody"), ("a.md.gz", "# Use\nbody"), ("a.html.gz", "<p>body</p>")],
+    ("name", "content"),
+    [
+        ("a.rst.gz", b"Use\n===\nbody"),
+        ("a.md.gz", b"# Use\nbody"),
+        ("a.html.gz", b"<p>body</p>"),
+        ("a.pdf.gz", pdf("body")),
+    ],
 )
-def test_a_compressed_manual_is_read_as_its_plain_file(tmp_path, name, text):
+def test_a_compressed_manual_is_read_as_its_plain_file(tmp_path, name, content):
     plain, packed = tmp_path / name.removesuffix(".gz"), tmp_path / name
-    assert [d.text for d in parse(packed, gzip.compress(text.encode()))] == [
-        d.text for d in parse(plain, text.encode())
+    assert [(d.title, d.text) for d in parse(packed, gzip.compress(content))] == [
+        (d.title, d.text) for d in parse(plain, content)
     ]
 
 
