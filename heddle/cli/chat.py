@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from typing import Final
@@ -40,7 +41,9 @@ from heddle.workflow.writing import with_writing
 PROMPT: Final = "> "
 NEW: Final = "/new"
 LEAVE: Final = ("/quit", "/exit")
-GREETING: Final = "Ask about the documents. /new forgets what was said; Ctrl-D leaves."
+_COMMAND: Final = re.compile(r"/\w*")  # one word: a path or an option has more than that
+COMMANDS_HELP: Final = "/new forgets what was said; /quit or Ctrl-D leaves"
+GREETING: Final = f"Ask about the documents. {COMMANDS_HELP}."
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +129,8 @@ def _talk(conversation: Conversation, workflow: Workflow) -> None:
             return
         if question == NEW:
             conversation.forget()
+        elif _COMMAND.fullmatch(question):
+            print(f"error: there is no {question}; {COMMANDS_HELP}", file=sys.stderr)
         elif question:
             _answer(conversation.say(question), Printer(writers, with_receipt=False))
             print(flush=True)

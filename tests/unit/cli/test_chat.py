@@ -50,7 +50,9 @@ def server(monkeypatch: pytest.MonkeyPatch) -> FakeServer:
 
 
 def test_lines_are_answered_until_they_end(server, monkeypatch, capsys):
-    said = "When was the mill built?\n\nAnd why?\nbad?\nstop?\n/new\nAnd why?\n/quit\nnever?\n"
+    said = (
+        "When was the mill built?\n\nAnd why?\nbad?\nstop?\n/help\n/new\nAnd why?\n/quit\nnever?\n"
+    )
     monkeypatch.setattr("sys.stdin", io.StringIO(said))
     assert main(["chat", "corpus", "--topk", "3"]) == 0
     asked = [question for question, _ in server.asked]
@@ -65,6 +67,7 @@ def test_lines_are_answered_until_they_end(server, monkeypatch, capsys):
     out, err = capsys.readouterr()
     assert out.count("1911\n") == 2
     assert "error: the question is bad" in err
+    assert "error: there is no /help; /new forgets" in err
     assert "(cancelled)" in err
 
 
