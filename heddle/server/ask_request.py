@@ -120,6 +120,8 @@ class AskRequest(RequestFields):
     def _asks_something(self) -> Self:
         if self.question is None and not self.inputs:
             raise InputError("question: give one, or inputs", param="question")
+        if self.question is not None and not self.question.strip():
+            raise InputError("question: is empty; ask something", param="question")
         return self
 
     @property

@@ -37,6 +37,8 @@ def _problem(part: Mapping[str, Any], kind: type[BaseModel]) -> InputError:
     words = part["msg"] if own is None else str(own)
     if part["type"] == "json_invalid":
         words += "".join(f": {fix}" for known, fix in BROKEN_TEXT.items() if known in words)
+    if part["type"] == "too_short" and part["ctx"]["actual_length"] == 0:
+        words = "is empty"
     if part["type"] == "extra_forbidden":
         words = "there is no such field"
         if len(part["loc"]) == 1:

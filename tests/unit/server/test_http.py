@@ -291,6 +291,7 @@ def test_a_failure_later_on(error: HeddleError, status: int):
     ("body", "word"),
     [
         ({}, "^question: give one"),
+        ({"question": " "}, "^question: is empty"),
         ({"query": "Who?"}, "^query: there is no such field; send question$"),
         ({"question": "Who?", "tpk": 3}, "^tpk: there is no such field; did you mean 'topk'"),
         ({"question": 7}, "question"),

@@ -1,7 +1,7 @@
 """What a parser finds in a body is said with its fix."""
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from heddle.server.bodies.problems import problem_of
 
@@ -33,3 +33,14 @@ def test_other_faults_of_the_json_stay_as_they_are():
     with pytest.raises(ValidationError) as failed:
         Asked.model_validate_json(b'{"question":')
     assert str(problem_of(failed.value, Asked)).startswith("body: EOF while parsing")
+
+
+class Chatted(BaseModel):
+    turns: list[str] = Field(min_length=1)
+
+
+def test_an_empty_list_is_told_in_plain_words():
+    with pytest.raises(ValidationError) as error:
+        Chatted(turns=[])
+    problem = problem_of(error.value, Chatted)
+    assert (str(problem), problem.param) == ("turns: is empty", "turns")
