@@ -11,7 +11,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.app.server_writing import server_writing
 from heddle.cli.arguments import add_connectors, add_no_server, add_request, request_options
 from heddle.cli.command_parser import CommandParser
-from heddle.cli.config_options import add_config, add_index, choices, server_config
+from heddle.cli.config_options import add_config, add_index, check_text, choices, server_config
 from heddle.cli.output.quote_lines import quote_lines
 from heddle.cli.running.client import RunningServer, find_server, request_settings
 from heddle.cli.start_server import start_server
@@ -70,6 +70,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
+    check_text(options, "question")
     config = server_config(options, needs=("index",), reprime=False)
     name = options.workflow or config.default_workflow
     connectors = load_connectors(options.connectors)

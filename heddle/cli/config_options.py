@@ -15,9 +15,10 @@ from heddle.app.server_config import ServerConfig
 from heddle.app.setting import ConfigField, fields_of
 from heddle.app.value_kind import Names
 from heddle.cli.command_parser import CommandParser
-from heddle.core.errors import ConfigError
+from heddle.core.errors import ConfigError, InputError
 from heddle.core.printing.log_lines import LogFormat, set_log_format
 from heddle.corpus.place import CorpusPlace
+from heddle.corpus.sqlite.database import FILE_NAME as CORPUS_FILE
 from heddle.server.http_config import HttpConfig
 from heddle.server.operation.operation_config import OperationConfig
 
@@ -70,6 +71,23 @@ def add_index(parser: CommandParser) -> None:
         metavar="DIR",
         help="corpus directory or URL; default: $HEDDLE_INDEX",
     )
+
+
+def check_text(options: argparse.Namespace, name: str) -> None:
+    """Refuse a command that names its corpus and no text to ask or search for.
+
+    Of two positional arguments the first may be left out, so the corpus was taken as the text.
+
+    Args:
+        options: what the command's parser returned.
+        name: name of the text, such as `question`.
+
+    Raises:
+        InputError: the text is a corpus's directory, and no corpus is named on the command line.
+    """
+    text: str = getattr(options, name)
+    if not hasattr(options, INDEX) and Path(text, CORPUS_FILE).is_file():
+        raise InputError(f'{name} is missing: write it behind the corpus: {text} "your {name}"')
 
 
 def corpus_place(config: ServerConfig) -> CorpusPlace:

@@ -12,6 +12,7 @@ from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import (
     add_config,
     add_index,
+    check_text,
     choices,
     corpus_place,
     server_config,
@@ -64,6 +65,7 @@ def add_arguments(parser: CommandParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the passages that a search finds; exit code 1 when there are none."""
+    check_text(options, "query")
     if options.words and options.rerank:
         raise InputError("--words loads no model, and --rerank needs one: leave one of them out")
     topk = DEFAULT_TOPK if options.topk is None else options.topk

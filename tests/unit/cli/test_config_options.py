@@ -15,9 +15,10 @@ from heddle.cli.config_options import (
     http_config,
     server_config,
 )
-from heddle.cli.main import command_parser
+from heddle.cli.main import command_parser, main
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
+from heddle.corpus.store import CorpusStore
 from heddle.server.http_config import HttpConfig
 from tests.unit.app.test_config_sources import text_of
 
@@ -101,6 +102,17 @@ def test_the_corpus_may_be_named_by_the_environment(monkeypatch: pytest.MonkeyPa
     assert server_config(parser.parse(["why?"]), needs=("index",)).index == "corpus"
     options = parser.parse(["other", "why?"])
     assert (server_config(options).index, options.question) == ("other", "why?")
+
+
+def test_a_corpus_in_the_place_of_the_question(tmp_path: Path, capsys):
+    with CorpusStore.open(tmp_path / "corpus", create=True):
+        pass
+    assert main(["ask", "corpus"]) == 2
+    assert 'question is missing: write it behind the corpus: corpus "your question"' in (
+        capsys.readouterr().err
+    )
+    assert main(["search", "corpus"]) == 2
+    assert 'corpus "your query"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
