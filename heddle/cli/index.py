@@ -40,6 +40,7 @@ INDEX_KINDS: Final = tuple(mode.value for mode in SearchMode)
 EMBEDDING_FIELDS: Final = ("embedder", "long_texts")
 PRIMING_FIELDS: Final = (*MODEL_FIELDS, *REUSE_STORE_FIELDS)
 PRIMING_STEP_S: Final = 2.0  # this process answers no requests: few long steps are faster
+NAMED_MAX: Final = 3  # files in the line of one reason
 NICENESS: Final = 10  # priming takes hours: a server on the same machine comes first
 
 
@@ -230,6 +231,8 @@ def delete_shown(place: CorpusPlace, ids: Sequence[str], tenant: str) -> int:
     whose = f" of the tenant {tenant!r}" if tenant else ""
     for one in missing:
         print(f"error: no document {one!r}{whose} in {place}", file=sys.stderr)
+    if missing:
+        print(f"see the ids of its documents with: heddle docs {place} ls", file=sys.stderr)
     return 1 if missing else 0
 
 
@@ -317,12 +320,15 @@ def print_report(report: IndexReport, place: CorpusPlace) -> int:
 
 
 def skipped_lines(skipped: Sequence[FileNote]) -> Iterator[str]:
-    """Yield one line for each reason why files were skipped, with the first of them."""
+    """Yield one line for each reason why files were skipped, with the first few of them."""
     by_reason: dict[str, list[str]] = {}
     for note in skipped:
         by_reason.setdefault(note.reason, []).append(note.path)
     for reason, paths in by_reason.items():
         if len(paths) == 1:
             yield printable_line(f"skipped {paths[0]}: {reason}")
+        elif len(paths) <= NAMED_MAX:
+            yield printable_line(f"skipped {len(paths)} files, {', '.join(paths)}: {reason}")
         else:
-            yield printable_line(f"skipped {len(paths)} files, such as {paths[0]}: {reason}")
+            named = ", ".join(paths[:NAMED_MAX])
+            yield printable_line(f"skipped {len(paths)} files, such as {named}: {reason}")

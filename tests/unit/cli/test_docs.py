@@ -49,6 +49,7 @@ def test_added_listed_removed_and_synchronised(corpus: Path, files: Path, capsys
     out, err = capsys.readouterr()
     assert "documents deleted: 1" in out
     assert "no document 'nothing'" in err
+    assert f"heddle docs {corpus} ls" in err
     assert listed(corpus, capsys) == ["wind.txt"]
 
 

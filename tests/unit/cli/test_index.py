@@ -72,6 +72,9 @@ def test_a_wrong_kind_of_index_is_refused_with_those_there_are(capsys: pytest.Ca
 def test_files_that_were_skipped_for_one_reason_are_one_line():
     notes = [FileNote(f"{n}.json", "unknown format") for n in range(30)]
     assert list(skipped_lines([*notes, FileNote("a.txt", "empty")])) == [
-        "skipped 30 files, such as 0.json: unknown format",
+        "skipped 30 files, such as 0.json, 1.json, 2.json: unknown format",
         "skipped a.txt: empty",
+    ]
+    assert list(skipped_lines(notes[:3])) == [
+        "skipped 3 files, 0.json, 1.json, 2.json: unknown format"
     ]
