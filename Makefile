@@ -45,6 +45,7 @@ WEIGHTS := $(wildcard $(addsuffix /heddle_*/model/*.safetensors,$(MODELS)))
 $(STAMP): pyproject.toml constraints.txt $(addsuffix /pyproject.toml,$(MODELS)) $(WEIGHTS)
 	$(PYTHON) -m venv $(VENV)
 	rm -rf $(addsuffix /build,$(MODELS))  # an earlier build's weights would be packed, too
+	@echo "Packages come now; pip says nothing meanwhile. It takes minutes and 1.6 GB of disk."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
 		-c constraints.txt -e ".[$(EXTRAS)]" $(addprefix ./,$(MODELS))
