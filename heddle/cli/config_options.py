@@ -86,7 +86,9 @@ def check_text(options: argparse.Namespace, name: str) -> None:
         InputError: the text is a corpus's directory, and no corpus is named on the command line.
     """
     text: str = getattr(options, name)
-    if not hasattr(options, INDEX) and Path(text, CORPUS_FILE).is_file():
+    # A long question is no name of a file, for which Path.is_file would raise.
+    is_corpus = os.path.isfile(os.path.join(text, CORPUS_FILE))
+    if not hasattr(options, INDEX) and is_corpus:
         raise InputError(f'{name} is missing: write it behind the corpus: {text} "your {name}"')
 
 

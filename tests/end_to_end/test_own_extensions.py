@@ -106,7 +106,9 @@ def test_it_can_be_disabled_by_name(corpus: Path):
 
 
 def test_the_cycle_pass_of_the_docs_cuts_searches_while_many_wait() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "extending.md").read_text(
+        encoding="utf-8"
+    )
     (code,) = (c for c in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "view" in c)
     namespace: dict[str, type[CyclePass]] = {}
     exec(code, namespace)

@@ -11,6 +11,7 @@ from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import (
     add_config,
     add_index,
+    check_text,
     choices,
     http_config,
     server_config,
@@ -113,6 +114,10 @@ def test_a_corpus_in_the_place_of_the_question(tmp_path: Path, capsys):
     )
     assert main(["search", "corpus"]) == 2
     assert 'corpus "your query"' in capsys.readouterr().err
+
+
+def test_a_question_may_be_longer_than_a_path():
+    check_text(argparse.Namespace(question="why " * 2_000), "question")
 
 
 @pytest.mark.parametrize(
