@@ -105,7 +105,7 @@ def test_metrics_tell_what_was_served(client: httpx.Client, server: Server):
     assert client.post("/v1/ask", json={"question": QUESTION}).status_code == 200
     late = {"question": QUESTION, "workflow": "talker", "deadline_s": 0.3}
     assert client.post("/v1/ask", json=late).status_code == 504
-    assert client.post("/v1/ask", json={"question": ""}).status_code == 400
+    assert client.post("/v1/ask", json={"inputs": {"query": ""}}).status_code == 400
     embedding = client.post("/v1/embeddings", json={"input": "a lighthouse"})
     assert embedding.status_code == 200
     eventually(lambda: holds_nothing(server))
