@@ -59,13 +59,17 @@ def dial(address: Address, secret: bytes) -> Channel:
     try:
         sock = socket.create_connection(address, timeout=CONNECT_S_MAX)
     except OSError as error:
-        raise ConnectionError(f"no agent answers at {address} ({error})") from error
+        raise ConnectionError(
+            f"no agent answers at {address} ({error}): start heddle agent there, or leave it out"
+        ) from error
     try:
         state = greet(sock, secret)
         tune(sock)
     except OSError as error:
         sock.close()
-        raise ConnectionError(f"the agent at {address} isn't trusted: {error}") from error
+        raise ConnectionError(
+            f"the agent at {address} isn't trusted: {error}; see that it runs with the same secret"
+        ) from error
     return Channel(sock, Sealed(state))
 
 
