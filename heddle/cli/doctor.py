@@ -365,7 +365,7 @@ def _look_at_plan(found: Findings, config: ServerConfig) -> None:
             store = None if index is None else ending.enter_context(CorpusStore.open(index))
             found.plan = plan_server(usable, store, found.machine, nodes)
     except HeddleError as error:
-        fix = "choose another --model, --index or lanes, or raise the memory limit"
+        fix = "change what the message names; for want of memory another --model, or a higher limit"
         if any(is_remote(name) for name in (generator, embedder, config.reranker)):
             fix = "start the server at that address, or name another model"
         found.missing.append(Missing(str(error), fix))
