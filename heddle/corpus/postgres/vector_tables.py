@@ -252,4 +252,4 @@ def _as_owner(name: str, what: str) -> Iterator[None]:
         yield
     except psycopg.errors.InsufficientPrivilege as error:
         said = str(error).splitlines()[0]
-        raise ConfigError(f"{name}: {said}: a superuser or the owner has to run {what}") from None
+        raise ConfigError(f"{name}: {said}: have a superuser run {what} there") from None
