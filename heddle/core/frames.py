@@ -82,6 +82,7 @@ class Frame(NamedTuple):
     epoch: the host sets it, the runtime notices a lost or repeated frame by it; 0 = not counted.
     `recall` is what an index's searches find by now, None = not known. `notes` says what
     somebody has to mend, such as a full disk; `gauges` is its state by the names of `core.gauges`.
+    It was sent `age_s` after the step's end, where the host has sent several frames together [s].
     """
 
     lane: str
@@ -96,3 +97,4 @@ class Frame(NamedTuple):
     recall: RecallEstimate | None = None
     notes: tuple[str, ...] = ()
     gauges: Mapping[str, float] = NO_COUNTS
+    age_s: float = 0.0

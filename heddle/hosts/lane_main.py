@@ -158,7 +158,7 @@ def serve(channel: Channel, engines: Sequence[GuardedEngine], pulse: Pulse) -> N
         now_s = time.monotonic()
         chosen, wait_s = turns.choose(now_s)
         if wait_s > 0 or now_s >= held.due_s:
-            for engine, frames in held.take().items():
+            for engine, frames in held.take(now_s).items():
                 _send_frames(channel, FromEngine(engine, frames))
         for message in channel.receive(wait_s=wait_s):
             if isinstance(message, ToEngine):

@@ -77,7 +77,7 @@ class FrameIntake:
         lane.computed += prompt_tokens - frame.features.get("drafted_tokens", 0.0)
         lane.searches.step(frame)
         for tracer in self.tracers:
-            tracer.step(frame, now_s)
+            tracer.step(frame, now_s - frame.age_s)
         rows_done = 0
         for event in frame.events:
             task = self.tasks.open.get(event.task_id)

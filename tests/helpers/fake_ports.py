@@ -282,6 +282,7 @@ class Bench:
         speculates=False,
         threads=None,
         preferred=(),
+        tracers=(),
         **sizes,
     ):
         self.clock = ManualClock()
@@ -303,6 +304,7 @@ class Bench:
             speculates=speculates,
             threads=threads,
             preferred=frozenset(preferred),
+            tracers=tracers,
         )
 
     def submit(self, workflow, inputs=None, *, cycle=True, **options):

@@ -12,12 +12,14 @@ from heddle.core.errors import (
     InternalError,
     WorkflowError,
 )
+from heddle.core.frames import Frame
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Optimizations, Priority
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.dispatcher import UNREAD_TOKENS
 from heddle.runtime.events import NodeFinished, NodeStarted, Retrieved, TokenDelta
+from heddle.runtime.step_trace import Overlap, StepTrace
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import IndexingNode
 from heddle.workflow.ragraph import END, START, RAGraph
@@ -563,6 +565,16 @@ class TestLoops:
         # Hits 1, 2, 3 and 2, 3, 4 at distances 0, 1, 2: chunk 2 is nearest from the second query.
         found = [(p.chunk_id, p.distance) for p in call.answer.passages]
         assert found == [(1, 0.0), (2, 0.0), (3, 1.0)]
+
+
+def test_steps_whose_frames_come_together_are_traced_one_by_one():
+    trace = StepTrace()
+    bench = Bench(tracers=(trace,))
+    for age_s in (0.06, 0.03, 0.0):
+        bench.llm.deliver(Frame("llm", 1, 0.02, (), age_s=age_s))
+    bench.cycle(1.0)
+    assert trace.busy_s() == {"llm": pytest.approx(0.06)}
+    assert trace.overlap() == Overlap(pytest.approx(0.06), 0.0)
 
 
 def test_frames_come_from_their_own_engine_only(search):
