@@ -1,6 +1,5 @@
 """What a fault can reach: the server, its clients, and how to start it again."""
 
-import itertools
 import random
 import signal
 import threading
@@ -17,6 +16,10 @@ from tools.attacks.served import Served, ServedError
 
 RECOVER_S_MAX: Final = 120.0
 PROBE_PAUSE_S: Final = 0.05
+PROBE: Final = Request.of_json(
+    "/v1/ask",
+    {"question": "Who keeps the lighthouse on Rock 3?", "workflow": "oneshot", "max_tokens": 4},
+)
 DOCUMENTS: Final = "corpus.sqlite"  # and its log
 KEEPER: Final = "Clara"  # of Rock 3, in tests/helpers/tiny_server.py
 SEARCH: Final = Request.of_json(
@@ -47,7 +50,6 @@ class Scene:
         self.freeze_pauses_s: list[float] = []
         self.head_pauses_s: list[float] = []
         self._server = server
-        self._probes = itertools.count()
 
     @property
     def server(self) -> Served:
@@ -122,14 +124,6 @@ class Scene:
 
     def _probed(self) -> Reply | None:
         try:
-            return self.server.ask(_probe(next(self._probes)), timeout_s=RECOVER_S_MAX)
+            return self.server.ask(PROBE, timeout_s=RECOVER_S_MAX)
         except (OSError, HTTPException):
             return None
-
-
-def _probe(number: int) -> Request:
-    """Return a question unlike the others: one under way at two losses is refused for a minute."""
-    question = f"Who keeps the lighthouse on Rock 3 in year {number}?"
-    return Request.of_json(
-        "/v1/ask", {"question": question, "workflow": "oneshot", "max_tokens": 4}
-    )
