@@ -39,8 +39,10 @@ from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import AttentionContext, attend
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import PairRotation
+from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
+from heddle.engines.llm.attention.tiles import Tiling
 from heddle.engines.llm.attention.torch_prompts import query_blocks
-from heddle.engines.llm.attention.triton_rows import LARGE, Tiling, plan_ragged
+from heddle.engines.llm.attention.triton_rows import LARGE
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, SlotRun
@@ -271,7 +273,8 @@ class _Bench:
         still = PairRotation(SimpleNamespace(rotary_emb=angles))
         context = AttentionContext(store, slots, None, rows, blocks, still)
         if way == TRITON:
-            context = replace(context, ragged=plan_ragged(rows, store, query.shape[0], still))
+            planner = RaggedPlanner(store, query.shape[0], still)
+            context = replace(context, ragged=planner.plan(rows))
         elif way == COMPILED:
             kernel = find_row_kernel().kernel
             assert kernel is not None, "rows are only compiled where there is a kernel"

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from benchmarks.gpu.place import Note, Place
 from heddle.core.errors import InternalError
-from heddle.engines.llm.attention.triton_rows import attend_ragged, plan_ragged
+from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
+from heddle.engines.llm.attention.triton_rows import attend_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.engines.vector.graph.gpu import reference
 from heddle.engines.vector.graph.gpu.search import DeviceSearch, extend_by_kernel
@@ -58,21 +59,21 @@ class HalvesRotation:
 
     def rotate(self, keys: Tensor, tokens: int, out: Tensor) -> None:
         """Write keys, rotated by a distance. Shapes: keys and out [..., head_dim]."""
-        half = keys.shape[-1] // 2
-        exponents = torch.arange(half, device=keys.device, dtype=torch.float64) / half
-        angles = tokens * 10000.0**-exponents
-        cos, sin = angles.cos(), angles.sin()
-        one, other = keys[..., :half].double(), keys[..., half:].double()
-        out.copy_(torch.cat([one * cos - other * sin, other * cos + one * sin], dim=-1))
+        self._turn(keys, torch.tensor(tokens, device=keys.device), out)
 
     def rotator(self, distances: Tensor) -> Callable[[Tensor], None]:
         """Return what rotates keys each by its own distance. Shapes: distances [n]."""
 
-        def rotate(keys: Tensor) -> None:
-            for number, tokens in enumerate(distances.tolist()):
-                self.rotate(keys[:, number], tokens, keys[:, number])
+        return lambda keys: self._turn(keys, distances[:, None], keys)
 
-        return rotate
+    @staticmethod
+    def _turn(keys: Tensor, distances: Tensor, out: Tensor) -> None:
+        half = keys.shape[-1] // 2
+        exponents = torch.arange(half, device=keys.device, dtype=torch.float64) / half
+        angles = distances * 10000.0**-exponents
+        cos, sin = angles.cos(), angles.sin()
+        one, other = keys[..., :half].double(), keys[..., half:].double()
+        out.copy_(torch.cat([one * cos - other * sin, other * cos + one * sin], dim=-1))
 
 
 def check(place: Place, note: Note) -> dict[str, float]:
@@ -149,7 +150,7 @@ def _attention_error(place: Place, case: Case) -> tuple[float, float]:
     size = (rows[-1].query_stop, case.heads, case.head_dim)
     query = torch.randn(size, device=place.device).to(case.dtype).transpose(0, 1)
     rotation = HalvesRotation()
-    plan = plan_ragged(rows, store, case.heads, rotation)
+    plan = RaggedPlanner(store, case.heads, rotation).plan(rows)
     got = attend_ragged(plan, store, 0, query, SCALE).double()
     expected = torch.cat([_written_out(row, store, query, rotation) for row in rows])
     error = torch.linalg.vector_norm(got - expected) / torch.linalg.vector_norm(expected)

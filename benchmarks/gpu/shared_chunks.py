@@ -6,7 +6,6 @@ rotated for each. `copied`: all keys lie in the row's own pages. What a step nee
 layers is timed apart (`plan_ms`).
 """
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,8 @@ import torch
 from benchmarks.gpu.kernels import HalvesRotation
 from benchmarks.gpu.place import Note, Place
 from benchmarks.support.device_scan import median_s
-from heddle.engines.llm.attention.triton_rows import attend_ragged, plan_ragged
+from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
+from heddle.engines.llm.attention.triton_rows import attend_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, SlotRun
@@ -100,9 +100,9 @@ def measure(place: Place, note: Note) -> dict[str, float]:
                 ]
                 query = torch.randn((int(firsts[-1]), heads, head_dim), device=place.device)
                 query = query.to(place.dtype).transpose(0, 1)
-                started_s = time.perf_counter()
-                plan = plan_ragged(rows, store, heads, HalvesRotation())
-                plan_s = time.perf_counter() - started_s
+                planner = RaggedPlanner(store, heads, HalvesRotation())
+                plan = planner.plan(rows)
+                plan_s = median_s(place.device, lambda p=planner, r=rows: p.plan(r), ROUNDS)
                 taken[way] = median_s(
                     place.device,
                     lambda p=plan, s=store, q=query: attend_ragged(p, s, 0, q, 0.1),

@@ -11,9 +11,10 @@ from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import KeyRotation
 from heddle.engines.llm.attention.meters import Meter
+from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
 from heddle.engines.llm.attention.torch_decodes import DecodeRows, attend_decodes
 from heddle.engines.llm.attention.torch_prompts import KeyPart, QueryBlock, attend_blocks
-from heddle.engines.llm.attention.triton_rows import RaggedPlan, attend_ragged, plan_ragged
+from heddle.engines.llm.attention.triton_rows import RaggedPlan, attend_ragged
 from heddle.engines.llm.step_batch import BatchRow, LastQueries, TokenScores, ValueDeviation
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import SlotRun
@@ -32,7 +33,8 @@ class AttentionContext:
     of others, and `meters` watch some: both by the row's index there. `rotation` moves stored keys
     by a distance. Without any row, keys and values are stored and that is all. Rows without blocks
     are `compiled`, which read all keys where they lie. With `ragged`, one kernel computes all rows:
-    there are no `decodes` and no `blocks` then. `kernel` is the compiled one, where there is one.
+    there are no `decodes` and no `blocks` then; the `planner` made it. `kernel` is the compiled
+    one, where there is one.
     """
 
     store: PageStore
@@ -45,6 +47,7 @@ class AttentionContext:
     gathered: Mapping[int, GatheredKeys] = field(default_factory=dict)
     compiled: CompiledRows | None = None
     ragged: RaggedPlan | None = None
+    planner: RaggedPlanner | None = None
     runs: tuple[SlotRun, ...] = ()
     kernel: RowKernel | None = None
 
@@ -65,8 +68,8 @@ class AttentionContext:
         """Return the context of the first `tokens`: without the rows that are only checked."""
         count = sum(not isinstance(row.measure, ValueDeviation) for row in self.rows)
         rows, ragged = self.rows[:count], self.ragged
-        if rows and ragged is not None:
-            ragged = plan_ragged(rows, self.store, ragged.heads, self.rotation)
+        if rows and self.planner is not None:
+            ragged = self.planner.plan(rows)
         return replace(
             self,
             slots=self.slots[:tokens],

@@ -6,7 +6,7 @@ Scores count in base 2: a weight then takes one multiply-add and one `exp2`. Sum
 import triton
 import triton.language as tl
 
-from heddle.engines.llm.attention.grouped_keys import ITEM_FIELDS
+from heddle.engines.llm.attention.row_keys import ITEM_FIELDS
 
 MERGED_LINES = 16  # lines of a tile that one program merges
 _ITEM_FIELDS = tl.constexpr(ITEM_FIELDS)

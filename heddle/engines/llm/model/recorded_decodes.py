@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heddle.engines.llm.attention import triton_rows
+from heddle.engines.llm.attention import tiles
 from heddle.engines.llm.attention.context import AttentionContext
-from heddle.engines.llm.attention.grouped_keys import ITEM_FIELDS
+from heddle.engines.llm.attention.row_keys import ITEM_FIELDS
 from heddle.engines.llm.attention.triton_rows import (
     SMALL,
     Launch,
@@ -87,8 +87,8 @@ class StepInputs:
     def empty(cls, store: PageStore, heads: int, rows: int, context_max: int) -> "StepInputs":
         """Return room for this many rows of at most this context."""
         device, kv_heads = store.device, store.shape.kv_heads
-        programs = math.ceil(triton_rows.PROGRAMS_PER_ROW / kv_heads)
-        parts = min(programs, math.ceil(context_max / triton_rows.PART_KEYS_MIN))
+        programs = math.ceil(tiles.PROGRAMS_PER_ROW / kv_heads)
+        parts = min(programs, math.ceil(context_max / tiles.PART_KEYS_MIN))
         keys = min(rows * context_max, KEYS_MAX)
 
         def room(*size: int, dtype: torch.dtype = torch.int32) -> Tensor:

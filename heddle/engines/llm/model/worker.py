@@ -26,9 +26,10 @@ from heddle.engines.llm.attention.context import (
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import LibraryRotation, PairRotation
 from heddle.engines.llm.attention.meters import KeysToScore, meter_of, scores_of
+from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
 from heddle.engines.llm.attention.torch_decodes import decode_rows
 from heddle.engines.llm.attention.torch_prompts import QueryBlock, query_blocks
-from heddle.engines.llm.attention.triton_rows import RaggedPlan, plan_ragged
+from heddle.engines.llm.attention.triton_rows import RaggedPlan
 from heddle.engines.llm.model.fused_layers import FusedAttention
 from heddle.engines.llm.model.recorded_decodes import (
     Outputs,
@@ -96,6 +97,10 @@ class TransformersWorker:
         self.store = PageStore(kv_shape(model.config, self._dtype), slots, self._device)
         is_fused = isinstance(self._core.layers[0].self_attn, FusedAttention)
         self._rotation = PairRotation(self._core) if is_fused else LibraryRotation(self._core)
+        heads = self._core.config.num_attention_heads
+        self._planner = (
+            RaggedPlanner(self.store, heads, self._rotation) if self._has_kernel else None
+        )
         # Steps between products are compiled, too, where torch computes the attention.
         self._steps = FoundKernel(None) if self._has_kernel else self._find_compiled()
         self._compiled = self._steps if attention == COMPILED else FoundKernel(None)
@@ -182,8 +187,8 @@ class TransformersWorker:
         blocks: tuple[tuple[QueryBlock, ...], ...] = ()
         gathered: dict[int, GatheredKeys] = {}
         compiled: CompiledRows | None = None
-        if self._has_kernel:
-            ragged = plan_ragged(batch.rows, self.store, heads, self._rotation)
+        if self._planner is not None:
+            ragged = self._planner.plan(batch.rows)
         else:
             compiled, indices = self._compiled_rows(others)
             blocks = tuple(
@@ -207,6 +212,7 @@ class TransformersWorker:
             gathered=gathered,
             compiled=compiled,
             ragged=ragged,
+            planner=self._planner,
             kernel=self._steps.kernel,
         )
 

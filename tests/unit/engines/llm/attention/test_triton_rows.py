@@ -12,8 +12,9 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from heddle.engines.llm.attention import triton_rows
-from heddle.engines.llm.attention.triton_rows import SMALL, attend_ragged, plan_ragged
+from heddle.engines.llm.attention import tiles
+from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
+from heddle.engines.llm.attention.triton_rows import SMALL, attend_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, runs_of
@@ -23,7 +24,7 @@ DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 SLOTS = 2048
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 4e-3}
 # Short parts, so that a few hundred keys make many.
-CUT_SHORT = patch.multiple(triton_rows, PART_KEYS_MIN=32, PROGRAMS_PER_ROW=24)
+CUT_SHORT = patch.multiple(tiles, PART_KEYS_MIN=32, PROGRAMS_PER_ROW=24)
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,7 @@ def written_out(row, store, query, rotation):
 def check(rows, heads, rotation=None):
     """Compare all rows with what is written out; return the plan."""
     query = rows.query(heads)
-    plan = plan_ragged(rows.rows, rows.store, heads, rotation)
+    plan = RaggedPlanner(rows.store, heads, rotation).plan(rows.rows)
     got = attend_ragged(plan, rows.store, 0, query, 0.3)
     tolerance = TOLERANCE[rows.store.shape.dtype]
     for row in rows.rows:
@@ -199,8 +200,8 @@ def test_a_decode_over_many_keys_is_cut_into_parts():
 
 
 def test_a_short_question_is_cut_and_a_long_prompt_is_not():
-    with patch.object(triton_rows, "PROGRAMS_PER_ROW", 8):
-        plan = plan_ragged(Rows(pool()).add(700, 20).add(1100, 300).rows, pool(), 4, None)
+    with patch.object(tiles, "PROGRAMS_PER_ROW", 8):
+        plan = RaggedPlanner(pool(), 4, None).plan(Rows(pool()).add(700, 20).add(1100, 300).rows)
     (launch,) = plan.launches
     assert launch.merges[:, :2].tolist() == [[0, 40]]
     assert launch.parts == 3
@@ -221,7 +222,7 @@ def test_what_runs_beside_a_row_changes_no_bit_of_it():
         for other in others:
             rows.add(*other)
         query = torch.cat([query, rows.query(6)[:, query.shape[1] :]], dim=1)
-        plan = plan_ragged(rows.rows, rows.store, 6, None)
+        plan = RaggedPlanner(rows.store, 6, None).plan(rows.rows)
         return attend_ragged(plan, rows.store, 0, query, 0.3)[:33]
 
     assert torch.equal(first_row(), first_row((300, 1), (90, 40), (1, 1)))
@@ -231,7 +232,7 @@ def test_a_nan_stays_in_its_row():
     rows = Rows(pool()).add(40, 30).add(50, 20)
     first_slot = rows.rows[0].runs[0].start
     rows.store.values[0][:, first_slot] = float("nan")
-    plan = plan_ragged(rows.rows, rows.store, 2, None)
+    plan = RaggedPlanner(rows.store, 2, None).plan(rows.rows)
     out = attend_ragged(plan, rows.store, 0, rows.query(2), 0.3)
     assert out[:30].isnan().all()
     assert out[30:].isfinite().all()
@@ -245,7 +246,7 @@ def test_a_plan_takes_every_key_that_a_query_sees_once_and_none_behind_a_tile(la
     for context, places, segments, gap in layout:
         rows.add(context, places=places, segments=segments, gap=gap)
     with CUT_SHORT:
-        plan = plan_ragged(rows.rows, store, 2 * group, HandRotation(16))
+        plan = RaggedPlanner(store, 2 * group, HandRotation(16)).plan(rows.rows)
     first_key = np.cumsum([0, *(row.context for row in rows.rows)])
     key_places, key_slots = plan.key_places.tolist(), plan.slots.tolist()
     seen, numbers = {}, {}
