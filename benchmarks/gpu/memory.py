@@ -9,6 +9,7 @@ from heddle.app.assembly.device_memory import DeviceMemory, read_device_memory
 from heddle.app.assembly.device_plan import DEVICE_SHARE, DeviceDemand, plan_device
 from heddle.core.errors import InternalError
 from heddle.engines.llm.attention.choice import TRITON
+from heddle.engines.llm.model.gpu_layers import fuse_on_gpu
 from heddle.engines.llm.model.worker import TransformersWorker, kv_shape
 
 SMALL = DeviceMemory(1 << 30, 1 << 30)  # what the host's memory stands in for
@@ -35,6 +36,7 @@ def check(place: Place, note: Note) -> dict[str, float]:
         str(place.device), memory, DeviceDemand(1, weights), place.sized(None, 1 << 20)
     )
     token_bytes = kv_shape(model.config, model.dtype).token_bytes
+    fuse_on_gpu(model)
     worker = TransformersWorker(model, plan.kv_bytes // token_bytes, attention=TRITON)
     worker.run(prompt(0, place.sized(8192, 16)))
     worker.run(decodes(place.sized(256, 3), place.sized(4096, 16)))

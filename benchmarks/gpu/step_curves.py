@@ -1,7 +1,9 @@
 """How long steps take by what is in them: the LLM's prompts and decodes, the encoder's batches.
 
-Random weights. `knee_tokens`: the fewest tokens of a prompt's step from which nine tenths of the
-best throughput are reached; `chunk_tokens`: what an engine takes, where steps are short, too.
+Random weights. Some steps are timed by transformers' own layers, too (`library`), with our
+attention: `x_library_...` is their time over that of our layers. `knee_tokens`: the fewest tokens
+of a prompt's step from which nine tenths of the best throughput are reached; `chunk_tokens`: what
+an engine takes, where steps are short, too.
 """
 
 import math
@@ -11,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from transformers import LlamaForCausalLM
 
 from benchmarks.gpu.place import Note, Place
 from benchmarks.gpu.random_models import BERT_LARGE, TINY_ENCODER, encoder_directory
@@ -18,6 +21,7 @@ from benchmarks.support.random_llama import FIRST_TOKEN, Shape, random_llama
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.worker import TransformerWorker
 from heddle.engines.llm.attention.choice import TRITON
+from heddle.engines.llm.model.gpu_layers import fuse_on_gpu
 from heddle.engines.llm.model.recorded_decodes import CudaRecorder
 from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
 from heddle.engines.llm.prompt_chunk import measured_chunk
@@ -37,6 +41,8 @@ def measure_llm(place: Place, note: Note) -> dict[str, float]:
     shape = place.sized(SEVEN_B, TINY)
     slots = place.sized(1 << 18, 1 << 10)
     model = random_llama(shape, 0, place.sized(1 << 15, 512), place.device.type)
+    library = _by_the_library(place, note, model)
+    fuse_on_gpu(model)
     worker = TransformersWorker(model, slots, attention=TRITON)
     lengths = place.sized((16, 64, 256, 512, 1024, 2048, 4096, 8192), (8, 32))
     speeds: dict[int, float] = {}
@@ -49,6 +55,7 @@ def measure_llm(place: Place, note: Note) -> dict[str, float]:
                 speeds[tokens] = speed
             note({"step": "prompt", "tokens": tokens, "behind": before, **_told(seconds, speed)})
     found = {
+        **{f"x_library_prompt_{n}": s * speeds[n] / n for n, s in library.items()},
         "prompt_tokens_per_s": max(speeds.values()),
         "knee_tokens": knee(speeds),
         "chunk_tokens": float(measured_chunk(worker, lengths[-1], WorkerClock())),
@@ -57,6 +64,19 @@ def measure_llm(place: Place, note: Note) -> dict[str, float]:
     if not place.is_interpreted:  # the interpreter has nothing to record with
         worker.record_decodes(CudaRecorder(place.device), RECORDED_ROWS, slots // RECORDED_ROWS)
         found |= _decode_steps(place, note, worker, slots, "recorded_decode")
+    return found
+
+
+def _by_the_library(place: Place, note: Note, model: LlamaForCausalLM) -> dict[int, float]:
+    """Return how long steps of prompts take by transformers' layers [s], by their tokens."""
+    lengths = place.sized((64, 1024, 8192), (8,))
+    worker = TransformersWorker(model, lengths[-1], attention=TRITON)
+    found = {}
+    for tokens in lengths:
+        batch = prompt(0, tokens)
+        found[tokens] = _seconds(place, lambda b=batch: worker.run(b))
+        told = _told(found[tokens], tokens / found[tokens])
+        note({"step": "prompt, library", "tokens": tokens, "behind": 0, **told})
     return found
 
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ TESTS: Final = (
 )
 FEW: Final = ("-k", "one_query or fewer_nodes or refused")  # the suite runs the others anyway
 # Warnings of another torch or Triton than CI's are no errors of the kernels.
+PROCESSES: Final = 8
 OPTIONS: Final = ("-q", "-W", "default", "-p", "no:cacheprovider")
 COUNT: Final = re.compile(r"(\d+) (passed|failed|error|errors|skipped)\b")
 
@@ -28,6 +30,8 @@ def run(place: Place, note: Note) -> dict[str, float]:
         InternalError: some failed; the part's log says which.
     """
     chosen = place.sized((), FEW)
+    if not place.is_interpreted and find_spec("xdist"):
+        chosen = (*chosen, "-n", str(PROCESSES))  # most of the time the compiler runs
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *OPTIONS, *chosen, *TESTS],
         cwd=ROOT,

@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -162,14 +163,18 @@ def assemble(
     import torch
 
     from heddle.engines.llm.model.fused_layers import PAIRED, can_fuse, fuse_layers
+    from heddle.engines.llm.model.gpu_layers import can_fuse_on_gpu, fuse_on_gpu
     from heddle.engines.llm.model.packed_linear import can_pack, pack_linears
     from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
 
     if model.device.type == "cpu" and not keep_freed_memory():
         log.info("this system's allocator gives the steps' memory back after each of them")
+    has_triton = find_spec("triton") is not None
     if can_fuse(model):
         fuse_layers(model)
         fingerprint += PAIRED
+    elif model.device.type == "cuda" and has_triton and can_fuse_on_gpu(model):
+        fuse_on_gpu(model)  # whatever computes the attention
     spec = spec_of(settings, model, fingerprint)
     takes_no_memory = model.dtype is not torch.float32  # its packed copy is the only one
     if (settings.packs_weights or takes_no_memory) and can_pack(model.device, model.dtype):

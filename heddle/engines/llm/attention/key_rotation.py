@@ -44,8 +44,7 @@ class LibraryRotation:
 
     def __init__(self, core: Any) -> None:  # noqa: ANN401 - transformers' class
         self._rotary = core.rotary_emb
-        attention = sys.modules[type(core.layers[0].self_attn).__module__]
-        self._apply = attention.apply_rotary_pos_emb
+        self._apply = sys.modules[type(core.rotary_emb).__module__].apply_rotary_pos_emb
 
     def embeddings(self, hidden: Tensor, positions: Tensor) -> tuple[Tensor, ...]:
         """Return cosines and sines. Shapes: see `KeyRotation`."""

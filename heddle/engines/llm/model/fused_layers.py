@@ -1,8 +1,7 @@
 """Layers of the Llama family in fewer and longer operations, on a CPU. (ADR 10, ADR 45)"""
 
 import math
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +11,7 @@ from heddle.engines.llm.attention.compiled_kernel import RowKernel, has_amx
 from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
 from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
-from heddle.engines.llm.model.grid import Grid, join_grids
-from heddle.engines.llm.model.grid_linear import GridLinear
+from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
 from heddle.engines.llm.model.layer_steps import gate_states, norm_states
 
 FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
@@ -72,10 +70,10 @@ class FusedAttention(nn.Module):
         self.head_dim: int = attention.head_dim
         self._heads = attention.q_proj.out_features // self.head_dim
         self._rotated_heads = self._heads + attention.k_proj.out_features // self.head_dim
-        rotated = [_Weights.of(attention.q_proj), _Weights.of(attention.k_proj)]
-        self.qkv_proj = _joined(
+        rotated = [LinearWeights.of(attention.q_proj), LinearWeights.of(attention.k_proj)]
+        self.qkv_proj = joined_linear(
             *(weights.reordered(self._pairs_of) for weights in rotated),
-            _Weights.of(attention.v_proj),
+            LinearWeights.of(attention.v_proj),
         )
         self.o_proj = attention.o_proj
         self.q_norm = self.k_norm = None
@@ -135,7 +133,9 @@ class FusedMlp(nn.Module):
 
     def __init__(self, mlp: Any) -> None:  # noqa: ANN401 - transformers' class
         super().__init__()
-        self.gate_up_proj = _joined(_Weights.of(mlp.gate_proj), _Weights.of(mlp.up_proj))
+        self.gate_up_proj = joined_linear(
+            LinearWeights.of(mlp.gate_proj), LinearWeights.of(mlp.up_proj)
+        )
         self.down_proj = mlp.down_proj
         self.act_fn = mlp.act_fn
         self._is_silu = isinstance(mlp.act_fn, nn.SiLU | SiLUActivation)
@@ -208,35 +208,3 @@ def fuse_layers(model: Any) -> None:  # noqa: ANN401 - transformers' class
         return
     model.model.layers = nn.ModuleList(FusedLayer(layer) for layer in model.model.layers)
     model.model.norm = FusedNorm(model.model.norm)
-
-
-class _Weights(NamedTuple):
-    """A linear layer's numbers, or their grid. Shapes: weight [out, in]; bias [out]."""
-
-    weight: Tensor | Grid
-    bias: Tensor | None
-
-    @classmethod
-    def of(cls, linear: nn.Linear | GridLinear) -> "_Weights":
-        weight = linear.grid if isinstance(linear, GridLinear) else linear.weight.detach()
-        return cls(weight, None if linear.bias is None else linear.bias.detach())
-
-    def reordered(self, order: Callable[[Tensor], Tensor]) -> "_Weights":
-        weight = self.weight
-        ordered = weight.reordered(order) if isinstance(weight, Grid) else order(weight)
-        return _Weights(ordered, None if self.bias is None else order(self.bias))
-
-
-def _joined(*parts: _Weights) -> nn.Linear | GridLinear:
-    """Return one layer that computes the outputs of several, one after another."""
-    biases = [part.bias for part in parts if part.bias is not None]
-    bias = torch.cat(biases) if biases else None
-    if grids := tuple(part.weight for part in parts if isinstance(part.weight, Grid)):
-        return GridLinear(join_grids(grids), bias)
-    weight = torch.cat([part.weight for part in parts if isinstance(part.weight, Tensor)])
-    outputs, inputs = weight.shape
-    joined = nn.Linear(inputs, outputs, bias=bool(biases), device="meta")
-    joined.weight = nn.Parameter(weight, requires_grad=False)
-    if bias is not None:
-        joined.bias = nn.Parameter(bias, requires_grad=False)
-    return joined

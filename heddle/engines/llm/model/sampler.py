@@ -9,15 +9,17 @@ from torch import Tensor
 from heddle.engines.llm.step_batch import Draw, TokenMask
 
 
-def draw_tokens(logits: Tensor, draws: Sequence[Draw]) -> tuple[int, ...]:
+def draw_tokens(logits: Tensor, draws: Sequence[Draw], likeliest: Sequence[int]) -> tuple[int, ...]:
     """Return one token for each row; any one where the logits are not finite.
 
-    Shapes: logits [n, vocabulary] float.
+    Args:
+        logits: [n, vocabulary] float.
+        draws: how each is chosen.
+        likeliest: the token of each row with the largest logit.
     """
-    greedy: list[int] = logits.argmax(dim=-1).tolist()
     return tuple(
         _draw(logits[row], draw, best)
-        for row, (best, draw) in enumerate(zip(greedy, draws, strict=True))
+        for row, (best, draw) in enumerate(zip(likeliest, draws, strict=True))
     )
 
 

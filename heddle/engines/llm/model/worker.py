@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -124,8 +125,9 @@ class TransformersWorker:
         draws = [draw for row in batch.rows for draw in row.draws]
         # What holds a NaN or an infinity has a sum that is not finite: one pass for all tokens.
         sums = torch.cat([hidden.sum(dim=-1, dtype=torch.float32), deviation])
-        broken_rows = _broken_rows(sums, logits, batch.rows)
-        tokens = draw_tokens(logits, draws)
+        are_finite, likeliest = _looked_at(sums, logits)
+        broken_rows = _broken_rows(are_finite, batch)
+        tokens = draw_tokens(logits, draws, likeliest)
         probabilities = probabilities_of(tokens, logits, draws)
         measured = _measured(batch, context, deviation.cpu().numpy())
         return StepResult(tokens, broken_rows, measured, probabilities)
@@ -163,8 +165,14 @@ class TransformersWorker:
 
     def _scored(self, states: Tensor) -> Tensor:
         """Return the logits behind some states. Shapes: [n, hidden], [n, vocabulary] float32."""
-        logits: Tensor = self._head(self._core.norm(states)).float()
+        with self._on_device():
+            logits: Tensor = self._head(self._core.norm(states)).float()
         return logits
+
+    def _on_device(self) -> AbstractContextManager[object]:
+        """Make the model's GPU the current one, which is where Triton launches."""
+        guard: AbstractContextManager[object] = torch.cuda.device_of(self._core.embed_tokens.weight)  # type: ignore[no-untyped-call]
+        return guard
 
     @torch.inference_mode()
     def hidden_states(self, batch: StepBatch) -> Tensor:
@@ -286,15 +294,16 @@ class TransformersWorker:
             if number == len(self._core.layers) - 1 and context.wants_scores_alone:
                 self._attention_alone(number, hidden, cos_sin, context.only_measured())
                 break
-            hidden = layer(
-                hidden,
-                attention_mask=None,
-                position_ids=positions,
-                past_key_values=None,
-                use_cache=False,
-                position_embeddings=cos_sin,
-                rows=context,
-            )
+            with self._on_device():
+                hidden = layer(
+                    hidden,
+                    attention_mask=None,
+                    position_ids=positions,
+                    past_key_values=None,
+                    use_cache=False,
+                    position_embeddings=cos_sin,
+                    rows=context,
+                )
         return hidden[0], deviation
 
     def _deviation(
@@ -318,13 +327,14 @@ class TransformersWorker:
         Shapes: hidden [1, t, hidden]; cos_sin [1, t, ...].
         """
         layer = self._core.layers[number]
-        layer.self_attn(
-            hidden_states=layer.input_layernorm(hidden),
-            position_embeddings=cos_sin,
-            attention_mask=None,
-            past_key_values=None,
-            rows=context,
-        )
+        with self._on_device():
+            layer.self_attn(
+                hidden_states=layer.input_layernorm(hidden),
+                position_embeddings=cos_sin,
+                attention_mask=None,
+                past_key_values=None,
+                rows=context,
+            )
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, rows: Sequence[BatchRow]) -> Tensor:
@@ -425,15 +435,23 @@ class TransformersWorker:
             start += run.length
 
 
-def _broken_rows(sums: Tensor, logits: Tensor, rows: Sequence[BatchRow]) -> frozenset[int]:
-    """Return the rows whose states or logits are not finite.
+def _looked_at(sums: Tensor, logits: Tensor) -> tuple[list[int], list[int]]:
+    """Return which sums, of states and then of logits, are finite, and the likeliest tokens.
+
+    All in one transfer: each one waits for the device.
 
     Shapes: sums [t], of each token's states; logits [draws of all rows, vocabulary].
     """
-    states = torch.isfinite(sums).tolist()
-    ends = iter(torch.isfinite(logits.sum(dim=-1)).tolist())
+    every = torch.cat([sums, logits.sum(dim=-1)])
+    found: list[int] = torch.cat([torch.isfinite(every), logits.argmax(dim=-1)]).tolist()
+    return found[: len(every)], found[len(every) :]
+
+
+def _broken_rows(are_finite: Sequence[int], batch: StepBatch) -> frozenset[int]:
+    """Return the rows whose states or logits are not finite: those of all tokens, then of draws."""
+    states, ends = are_finite[: batch.tokens], iter(are_finite[batch.tokens :])
     broken = set()
-    for index, row in enumerate(rows):
+    for index, row in enumerate(batch.rows):
         are_ends_finite = [next(ends) for _ in row.draws]
         if not (all(are_ends_finite) and all(states[row.query_start : row.query_stop])):
             broken.add(index)

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from heddle.engines.llm.model.sampler import draw_tokens, probabilities_of
+from heddle.engines.llm.model import sampler
+from heddle.engines.llm.model.sampler import probabilities_of
 from heddle.engines.llm.step_batch import Draw
 
 LOGITS = torch.tensor([[0.5, 0.1, 0.3, 0.06, 0.04]]).log()
+
+
+def draw_tokens(logits, draws):
+    return sampler.draw_tokens(logits, draws, logits.argmax(dim=-1).tolist())
 
 
 def counts(**draw):
