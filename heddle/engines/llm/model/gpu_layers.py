@@ -203,6 +203,10 @@ def fuse_on_gpu(model: Any) -> None:  # noqa: ANN401 - transformers' class
         return
     for number, layer in enumerate(layers):
         layers[number] = GpuLayer(layer)
+        if layer.input_layernorm.weight.is_cuda:
+            # The old weights' memory, in pieces too small for the next ones, goes back at once.
+            del layer
+            torch.cuda.empty_cache()
     model.model.norm = GpuNorm(model.model.norm)
 
 
