@@ -2,14 +2,11 @@
 
 import ctypes
 import logging
-import mmap
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 
 HUGE_PAGE_BYTES: Final = 2 << 20
 BYTES_MAX: Final = 4 << 30  # moving takes a second and a half for each GiB, once
-SETTING: Final = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _MADV_COLLAPSE: Final = 25  # Linux 6.1: at once, in spite of the system's setting
 log = logging.getLogger(__name__)
 
@@ -32,23 +29,6 @@ def move_to_huge_pages(spans: Iterable[tuple[int, int]]) -> int:
             moved += count
     log.info("%d MiB of weights lie in huge pages", moved >> 20)
     return moved
-
-
-def huge_memory(size: int) -> mmap.mmap | None:
-    """Return memory that the system fills with huge pages as it is written.
-
-    None: this system has none, or not for a program that asks.
-    """
-    try:
-        setting = SETTING.read_text()
-    except OSError:
-        return None
-    if "[never]" in setting:
-        return None
-    # Shared memory, which Python takes by itself, has another setting.
-    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    memory.madvise(mmap.MADV_HUGEPAGE)
-    return memory
 
 
 def whole_pages(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

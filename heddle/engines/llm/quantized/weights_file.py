@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from heddle.engines.llm.model.huge_pages import huge_memory
+from heddle.core.files.file_memory import file_memory
 
 LINE: Final = 64  # bytes of a cache line
-READ_BYTES_MAX: Final = 1 << 30  # reading takes up to half a second for each GiB
 LENGTH_BYTES: Final = 8  # in front of a safetensors header
 DTYPES: Final = {"U8": torch.uint8, "F16": torch.float16, "F32": torch.float32}
 NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
@@ -81,7 +80,7 @@ def open_weights(path: Path) -> Mapping[str, Tensor] | None:
     processes share it. None: there is no such file, or it was cut short.
     """
     try:
-        memory = _memory_of(path)
+        memory = file_memory(path)
     except (FileNotFoundError, ValueError):  # an empty file can't be mapped
         return None
     length = int.from_bytes(memory[:LENGTH_BYTES], "little")
@@ -95,18 +94,6 @@ def open_weights(path: Path) -> Mapping[str, Tensor] | None:
         }
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-
-
-def _memory_of(path: Path) -> mmap.mmap:
-    with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        memory = huge_memory(size) if 0 < size <= READ_BYTES_MAX else None
-        if memory is None:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        parts, done = memoryview(memory), 0
-        while done < size and (count := file.readinto(parts[done:])):
-            done += count
-        return memory
 
 
 def _tensor(

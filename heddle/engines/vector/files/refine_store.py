@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InputError
+from heddle.core.files.file_memory import file_memory
 from heddle.engines.vector.corpus.allowed import Allowed
 from heddle.engines.vector.kernels.scan_kernels import row_distances, rows_to_compare
 from heddle.engines.vector.recall.exact_index import Piece
@@ -19,7 +20,7 @@ T = TypeVar("T", bound=np.generic)
 
 
 class RefineStore:
-    """Chunk ids and float16 vectors; rows of a file are mapped, later ones lie in memory.
+    """Chunk ids and float16 vectors: rows of a file, and later ones.
 
     A row keeps its number until the index is built again. The file holds the ids of all rows
     [n] int64, then their vectors [n, d] float16.
@@ -48,7 +49,7 @@ class RefineStore:
 
     @classmethod
     def open(cls, path: Path, dims: int) -> "RefineStore":
-        """Map a file that `write` has made.
+        """Open a file that `write` has made: in huge pages, or mapped (`file_memory`).
 
         Raises:
             InputError: it is no whole number of rows.
@@ -56,10 +57,10 @@ class RefineStore:
         rows, rest = divmod(path.stat().st_size, 8 + 2 * dims)
         if rest or not rows:
             raise InputError(f"{path.name} is no store of {dims}-d vectors")
-        # Copy-on-write, so that its pages can't be changed and it has the type of any array.
-        chunk_ids = np.memmap(path, np.int64, "c", 0, (rows,))
-        mapped = np.memmap(path, np.uint16, "c", 8 * rows, (rows, dims))
-        return cls(np.array(chunk_ids), np.asarray(mapped))
+        memory = file_memory(path)
+        chunk_ids = np.frombuffer(memory, np.int64, rows)
+        vectors = np.frombuffer(memory, np.uint16, rows * dims, 8 * rows).reshape(rows, dims)
+        return cls(chunk_ids.copy(), vectors)
 
     def write(self, path: Path) -> None:
         """Write all rows into a file; the caller makes it durable."""

@@ -1,4 +1,4 @@
-"""The file of a graph: checked when it is opened, memory-mapped, replaced atomically.
+"""The file of a graph: checked when it is opened, read into memory, replaced atomically.
 
 A header line of JSON, padded to a page, then the arrays, each beginning at a page. The header
 says their types, shapes and places, and the checksum of all that follows it.
@@ -6,6 +6,8 @@ says their types, shapes and places, and the checksum of all that follows it.
 
 import hashlib
 import json
+import math
+import mmap
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.errors import InputError, StorageError
+from heddle.core.files.file_memory import file_memory
 from heddle.core.own_files import OWNER_ONLY
 from heddle.corpus.sqlite.folder_lock import locked
 from heddle.engines.vector.files.durable_file import remove_abandoned, write_durably
@@ -46,7 +49,7 @@ def write_graph(path: Path, index: GraphIndex) -> None:
 
 
 def open_graph(path: Path) -> GraphIndex:
-    """Return a graph whose arrays are read from its file as they are needed.
+    """Return a graph whose arrays lie in huge pages, or are mapped (`file_memory`).
 
     Raises:
         InputError: it is no graph file, or truncated, or its bytes are not those written.
@@ -57,7 +60,8 @@ def open_graph(path: Path) -> GraphIndex:
         with path.open("rb") as file:
             if _digest(file) != header.sha256:
                 raise InputError(f"{path} is corrupt: its checksum is another; build it again")
-        arrays = {name: _mapped(path, header, name) for name in TYPES}
+        memory = file_memory(path)
+        arrays = {name: _array(memory, header, name) for name in TYPES}
     except OSError as error:
         raise StorageError(f"could not read the graph {path}: {error}") from error
     _check(path, arrays)
@@ -94,11 +98,10 @@ def _check(path: Path, arrays: dict[str, Any]) -> None:
         raise InputError(f"{path} holds a graph whose parts don't fit together; build it again")
 
 
-def _mapped(path: Path, header: GraphHeader, name: str) -> NDArray[Any]:
+def _array(memory: mmap.mmap, header: GraphHeader, name: str) -> NDArray[Any]:
     shape = tuple(header.shapes[name])
-    offset = header.offsets()[name]
-    # Copy-on-write, as a plain array: compiled code makes no difference between it and memory.
-    return np.asarray(np.memmap(path, TYPES[name], "c", offset, shape))
+    flat = np.frombuffer(memory, TYPES[name], math.prod(shape), header.offsets()[name])
+    return flat.reshape(shape)
 
 
 def _digest(file: BinaryIO) -> str:

@@ -29,8 +29,8 @@ class GraphIndex:
     """Vectors, the edges between them, and where a search enters.
 
     Shapes: vectors [n, d] float16; neighbours [n, degree] int32, -1 = none; labels [n] int64,
-    the chunk ids; entries [nlist] int32, the row nearest to each cluster's centroid. All may be
-    memory-mapped. `revision` is that of the corpus whose vectors these are, `embedder` what
+    the chunk ids; entries [nlist] int32, the row nearest to each cluster's centroid. All may lie
+    in a mapped file. `revision` is that of the corpus whose vectors these are, `embedder` what
     made them.
     """
 

@@ -20,7 +20,7 @@ class NumbaWorker(GraphRows):
     """Searches a graph in slots; compiles its code, or loads it from Numba's cache, at once.
 
     Args:
-        live: the graph; its arrays may be memory-mapped.
+        live: the graph; its arrays may lie in a mapped file.
         slots: searches in flight at most.
     """
 
