@@ -425,9 +425,11 @@ class Server:
     def health(self) -> dict[str, object]:
         """Return the state of every lane and of the runtime, as /health shows it.
 
+        It is ready while each role (`embedding`, `search`, `reading`, `llm`) has a ready lane.
+
         It is degraded where somebody should act: a lane is not ready, an engine lacks something,
-        such as disk space, or chunks of the corpus are damaged. In the latter two cases `ready`
-        stays true, and the answers are the same but for the damaged passages, which are left out.
+        such as disk space, or chunks of the corpus are damaged. While `ready` stays true then, the
+        answers are the same but for damaged passages and lost shards, which are left out.
         """
         return health_of(self._running.peek())
 

@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import Receive
 
 from heddle import __version__
+from heddle.app.observe.health import unserved_roles
 from heddle.app.reranking import ranking_of
 from heddle.app.server import Server
 from heddle.core.errors import Cancelled, HeddleError, InputError
@@ -250,7 +251,10 @@ def create_app(
 
     @app.get("/health", response_model=None, responses=_NOT_READY)
     async def health() -> Response:
-        """Return the state of every lane; status 503 while one is not ready, and at the end."""
+        """Return the state of every lane; status 503 while a role has no ready one, and at the end.
+
+        `roles` has the ready lanes of each role: `embedding`, `search`, `reading`, `llm`.
+        """
         found = server.health()
         if drain.has_begun:
             found = {**found, "status": DRAINING, "ready": False, "under_way": drain.under_way}
@@ -259,9 +263,15 @@ def create_app(
 
     @app.get("/ready", response_model=None, responses=_NOT_READY)
     async def ready() -> Response:
-        """Return whether the server takes work, as `ready`; status 503 if it doesn't."""
-        is_ready = bool(server.health()["ready"]) and not drain.has_begun
-        return _reply(200 if is_ready else 503, {"ready": is_ready})
+        """Return whether the server takes work, as `ready`; status 503 if it doesn't.
+
+        `unserved` names the roles without a ready lane, where there are any.
+        """
+        found = server.health()
+        is_ready = bool(found["ready"]) and not drain.has_begun
+        unserved = unserved_roles(found)
+        named = {"unserved": unserved} if unserved else {}
+        return _reply(200 if is_ready else 503, {"ready": is_ready, **named})
 
     @app.get("/version", response_model=None)
     async def version() -> Response:

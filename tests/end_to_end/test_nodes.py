@@ -81,7 +81,7 @@ def test_answers_are_those_of_one_process_and_outlive_a_node(
     handles += [server.submit("oneshot", f"{QUESTION} {n}") for n in range(6, 12)]
     for handle in handles:
         assert handle.result(timeout_s=60).text
-    eventually(lambda: server.health()["ready"] is True and holds_nothing(server))
+    eventually(lambda: server.health()["status"] == "ok" and holds_nothing(server))
     assert places(server)["llm-both-0"] == "south", "the node that had room"
     eventually(lambda: not is_running(pids["llm-both-0"]))
     assert server.app("oneshot").invoke(QUESTION).text == expected.text
@@ -94,7 +94,7 @@ def test_a_frozen_lane_is_replaced_on_its_node(server: Server, inline_server: Se
     os.kill(before, signal.SIGSTOP)
     for handle in [server.submit("oneshot", f"{QUESTION} {n}") for n in range(6)]:
         assert handle.result(timeout_s=60).text
-    eventually(lambda: lane.health.pid not in (None, before) and server.health()["ready"] is True)
+    eventually(lambda: lane.health.pid not in (None, before) and server.health()["status"] == "ok")
     assert places(server)["llm-both-1"] == "east"
     expected = inline_server.app("oneshot").invoke(QUESTION)
     assert server.app("oneshot").invoke(QUESTION).text == expected.text

@@ -3,16 +3,19 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from heddle import Server
+from heddle.app.observe.health import unserved_roles
 from heddle.hosts.replicated_port import ReplicatedPort
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing
 
+Health = dict[str, Any]
 QUESTION = "Who is the keeper of Rock 3?"
 
 
@@ -28,6 +31,18 @@ def server(model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) 
 def lanes(server: Server) -> dict[str, int]:
     found = {lane.name: lane.health.pid for lane in server._running.lanes}
     return {name: pid for name, pid in found.items() if pid is not None}
+
+
+def health_once(server: Server, is_due: Callable[[Health], bool]) -> Health:
+    """Wait for a state of health, and return it: the next one may be another."""
+    shown: Health = {}
+
+    def comes() -> bool:
+        shown.update(server.health())
+        return is_due(shown)
+
+    eventually(comes)
+    return shown
 
 
 def test_each_kind_has_two_lanes_and_the_answers_of_one(server: Server, inline_server: Server):
@@ -58,12 +73,27 @@ def test_while_a_lane_is_gone_the_others_answer(server: Server, name: str, how: 
     before = lanes(server)[name]
     os.kill(before, how)
     handles += [server.submit("oneshot", f"{QUESTION} {n}") for n in range(4, 12)]
+    shown = health_once(server, lambda health: health["status"] == "degraded")
+    assert shown["ready"] is True, "the other lane has the same roles"
+    (note,) = shown["notes"]["lanes"]
+    assert name in note
+    assert shown["lanes"][name]["reason"] in note
     for handle in handles:
         assert handle.result(timeout_s=60).text
     assert server.app("oneshot").invoke(QUESTION).text == expected.text
     eventually(lambda: lanes(server).get(name, before) != before)
-    eventually(lambda: server.health()["ready"] is True and holds_nothing(server))
+    eventually(lambda: server.health()["status"] == "ok" and holds_nothing(server))
     assert server.app("oneshot").invoke(QUESTION).passages == expected.passages
+
+
+def test_it_is_not_ready_while_no_lane_has_a_role(server: Server):
+    for name, pid in lanes(server).items():
+        if name.startswith("retrieval"):
+            os.kill(pid, signal.SIGKILL)
+    shown = health_once(server, lambda health: not health["ready"])
+    assert unserved_roles(shown) == ["embedding", "reading", "search"]
+    assert shown["roles"]["llm"] == ["llm-both-0", "llm-both-1"]
+    eventually(lambda: server.health()["status"] == "ok")
 
 
 def test_what_is_put_is_found_on_both(server: Server):

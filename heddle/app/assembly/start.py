@@ -1,7 +1,7 @@
 """Starts a server, piece by piece, and ends it in the opposite order."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -11,6 +11,7 @@ from heddle.app.assembly.assemble import Parts, assemble
 from heddle.app.assembly.cluster import open_cluster
 from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
+from heddle.app.assembly.served_roles import served_roles
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.embedding_service import EmbeddingService
 from heddle.app.extensions import NO_EXTENSIONS, Extensions
@@ -49,6 +50,7 @@ class RunningServer:
         clock: the time of everything.
         thread: where the runtime lives.
         lanes: the lanes that are processes.
+        roles: the lanes of each role, by its name.
         loop: drives the runtime, on its thread.
         tally: what the server has counted; only the runtime's thread changes it.
         embedding: embeds outside workflows; None = no lane embeds.
@@ -63,6 +65,7 @@ class RunningServer:
     clock: Clock
     thread: RuntimeThread
     lanes: tuple[ProcessLane, ...]
+    roles: Mapping[str, tuple[str, ...]]
     loop: RuntimeLoop
     tally: Tally
     embedding: EmbeddingService | None
@@ -98,6 +101,7 @@ class RunningServer:
             requests=len(runtime.requests.open),
             tally=self.tally,
             counters=replace(runtime.counters),
+            roles=self.roles,
             embedding=None if self.embedding is None else self.embedding.state(),
             corpus=self._corpus_state(),
             repriming=None if self.repriming is None else self.repriming.state(),
@@ -231,6 +235,7 @@ def start(
             clock,
             thread,
             lanes,
+            served_roles(plan, specs) if lanes else {},
             runtime.loop,
             tally,
             runtime.embedding,

@@ -105,9 +105,10 @@ class ServerState:
 
     `answers` are kept to be given again. `embedding`, `corpus` and `corpus_revision` are None where
     there is no corpus, `repriming` where nothing is primed anew, `memory` where no memory profile
-    splits it. A request that is refused now may be let in after `predicted_wait_s`. `failed_passes`
-    are left out, by name. `cycle_passes` counts what each pass of the scheduling cycles has done,
-    by name. `traces` counts spans by what has become of them; None = none are made.
+    splits it. `roles` has the lanes of each role, by its name. A request that is refused now may be
+    let in after `predicted_wait_s`. `failed_passes` are left out, by name. `cycle_passes` counts
+    what each pass of the scheduling cycles has done, by name. `traces` counts spans by what has
+    become of them; None = none are made.
     """
 
     engines: Mapping[str, EngineState]
@@ -115,6 +116,7 @@ class ServerState:
     requests: int
     tally: Tally
     counters: Counters
+    roles: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     embedding: EmbeddingState | None = None
     corpus: CorpusState | None = None
     corpus_revision: int | None = None

@@ -88,7 +88,7 @@ class FakeServer:
     ) -> None:
         self.events = events
         self.refusal = refusal
-        self.found = health or {"status": "ok", "ready": True}
+        self.found = health or {"status": "ok", "ready": True, "roles": {}}
         self.asked: list[tuple[object, str, dict[str, object]]] = []
         self.cancels = 0
 
@@ -465,16 +465,21 @@ def test_the_names_of_the_workflows():
 
 
 @pytest.mark.parametrize(
-    ("state", "is_ready", "status"),
-    [("ok", True, 200), ("degraded", True, 200), ("degraded", False, 503)],
+    ("state", "is_ready", "status", "unserved"),
+    [
+        ("ok", True, 200, {}),
+        ("degraded", True, 200, {}),
+        ("degraded", False, 503, {"unserved": ["llm"]}),
+    ],
 )
-def test_health(state: str, is_ready: bool, status: int):
-    server = FakeServer(health={"status": state, "ready": is_ready})
+def test_health(state: str, is_ready: bool, status: int, unserved: dict[str, list[str]]):
+    roles = {"search": ["retrieval"], "llm": ["llm-both-1"] if is_ready else []}
+    server = FakeServer(health={"status": state, "ready": is_ready, "roles": roles})
     response = call(server, lambda client: client.get("/health"))
     assert response.status_code == status
-    assert response.json() == {"status": state, "ready": is_ready}
+    assert response.json() == server.found
     short = call(server, lambda client: client.get("/ready"))
-    assert (short.status_code, short.json()) == (status, {"ready": is_ready})
+    assert (short.status_code, short.json()) == (status, {"ready": is_ready, **unserved})
 
 
 def test_a_server_that_stops_is_not_ready_and_says_which_it_is():

@@ -72,7 +72,8 @@ class Scene:
         """Wait until every lane is there again, so that a fault finds another that can go on."""
         until_s, pause = time.perf_counter() + RECOVER_S_MAX, threading.Event()
         while time.perf_counter() < until_s:
-            if self.server.health()["ready"]:
+            lanes = self.server.health()["lanes"].values()
+            if all(lane["state"] == "ready" for lane in lanes):
                 return
             pause.wait(PROBE_PAUSE_S)
         self.ledger.wrong(f"a lane is missing after {RECOVER_S_MAX:g} s")

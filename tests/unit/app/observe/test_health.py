@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from heddle.app.observe.health import health_of
+from heddle.app.observe.health import health_of, unserved_roles
 from heddle.app.observe.server_state import (
     CorpusState,
     EmbeddingLaneState,
@@ -25,6 +25,7 @@ READY = LaneHealth(LaneState.READY, 1, 0, 7, 0.0)
 STATE = ServerState(
     engines={"vector": EngineState(0, 0, None), "tools": EngineState(0, 0, None)},
     lanes={"retrieval": READY},
+    roles={"search": ("retrieval",)},
     requests=2,
     tally=Tally(),
     counters=Counters(finished=5, failed=1, retries=3),
@@ -47,6 +48,7 @@ def test_the_fields_and_their_order_are_those_that_clients_know() -> None:
     assert list(health_of(STATE)) == [
         "status",
         "ready",
+        "roles",
         "lanes",
         "embedding",
         "repriming",
@@ -70,11 +72,23 @@ def test_an_engine_that_runs_degraded_leaves_the_server_ready() -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in LaneState if state is not LaneState.READY])
-def test_a_lane_that_is_not_ready(state: LaneState) -> None:
+def test_a_lane_that_is_not_ready_counts_where_no_other_has_its_role(state: LaneState) -> None:
     lost = replace(READY, state=state, reason="it was killed")
-    health = health_of(replace(STATE, lanes={"retrieval": READY, "llm": lost}))
+    lanes = {"retrieval": READY, "llm-0": READY, "llm-1": lost}
+    roles = {"search": ("retrieval",), "llm": ("llm-0", "llm-1")}
+    health = health_of(replace(STATE, lanes=lanes, roles=roles))
+    assert (health["status"], health["ready"], unserved_roles(health)) == ("degraded", True, [])
+    assert health["roles"] == {"search": ["retrieval"], "llm": ["llm-0"]}
+    assert health["lanes"]["llm-1"]["reason"] == "it was killed"
+    note = f"lane llm-1 is {state.value} (it was killed); llm: llm-0"
+    assert health["notes"] == {"lanes": [note]}
+
+    lanes["llm-0"] = replace(READY, state=LaneState.STARTING)
+    health = health_of(replace(STATE, lanes=lanes, roles=roles))
     assert (health["status"], health["ready"]) == ("degraded", False)
-    assert health["lanes"]["llm"]["reason"] == "it was killed"
+    assert unserved_roles(health) == ["llm"]
+    first, _ = health["notes"]["lanes"]
+    assert first == "lane llm-0 is starting; llm: no lane is ready"
 
 
 def test_measured_recall_and_services_are_shown_as_plain_values() -> None:
