@@ -39,6 +39,7 @@ from heddle.runtime.supervision import (
     Heartbeat,
     LaneHealth,
     LaneLimits,
+    LaneState,
     LaneSupervisor,
     lost_message,
     refused_message,
@@ -233,6 +234,8 @@ class ProcessLane:
 
     def _go_on_after(self, reason: str) -> bool:
         """Fail what was in flight; wait out the pause and return True if there is a next epoch."""
+        if self._supervisor.state is LaneState.RESTARTING:  # what waits for it can't have ended it
+            reason = f"while it started: {reason}"
         verdict = self._supervisor.lost(reason, time.monotonic())
         if isinstance(verdict, GiveUp):
             self._give_up(reason, verdict)

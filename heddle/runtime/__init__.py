@@ -57,6 +57,7 @@ What comes back
     `rank_fusion`       joins several rankings into one
     `retries`           decides whether a failed task is sent again
     `suspects`          knows the requests that may have ended lanes, and refuses them
+    `quarantine`        has suspects run one after another, at last alone
     `answer_builder`    builds the answer once every primitive is complete
     `answer_keeping`    which answers are kept, and which a changed corpus makes void
     `answer_cache`      the answers that are kept, by their questions' texts and vectors

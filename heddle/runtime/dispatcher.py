@@ -32,6 +32,7 @@ from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.payload_builder import Built, build_lead, build_payload
+from heddle.runtime.quarantine import MaySend
 from heddle.runtime.repeats import draft_of, repeated, stand_in
 from heddle.runtime.request import Guess, PrimitiveRun, Request, TextAhead
 from heddle.runtime.task_table import TaskTable
@@ -275,12 +276,12 @@ class Dispatcher:
         """Whether an engine runs questions ahead of their prompts."""
         return PrimitiveKind.ASKING in self._able
 
-    def send_waiting(self, now_s: float) -> None:
+    def send_waiting(self, now_s: float, may_send: MaySend | None = None) -> None:
         """Send what the lanes have credits for, in the order of the batching policy."""
         for lane in self.lanes.values():
             if lane.scheduler.pending:
                 credits = lane.port.credits
-                for take in lane.scheduler.decide(credits.free, credits.used):
+                for take in lane.scheduler.decide(credits.free, credits.used, may_send):
                     self._send(lane, self.requests[take.request_id], take, now_s)
 
     def withdraw(self, request: Request) -> None:

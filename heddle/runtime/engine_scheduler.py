@@ -1,6 +1,6 @@
 """One scheduler for each engine: orders admission, never runs anything. (Teola §5.2)"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from heddle.runtime.batching import Pending, Policy, Take
@@ -29,12 +29,19 @@ class EngineScheduler:
         for key in [k for k in self.pending if k[0] == request_id]:
             del self.pending[key]
 
-    def decide(self, rows_free: int, rows_in_flight: int) -> tuple[Take, ...]:
-        """Return what to send now. Reads no clock and does no I/O."""
+    def decide(
+        self,
+        rows_free: int,
+        rows_in_flight: int,
+        may_send: Callable[[int], bool] | None = None,
+    ) -> tuple[Take, ...]:
+        """Return what to send now, of the requests that may. Reads no clock and does no I/O."""
         if not self.pending or rows_free <= 0:
             return ()
         takes: list[Take] = []
         for group in self._groups():
+            if may_send is not None:
+                group = [p for p in group if may_send(p.request_id)]
             rows_waiting = sum(p.rows for p in group)
             taken = self.policy(group, rows_free, rows_in_flight)
             for take in taken:

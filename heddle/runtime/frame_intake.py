@@ -115,6 +115,9 @@ class FrameIntake:
     def _end_task(self, event: Event, now_s: float) -> None:
         task = self.tasks.end(event.task_id, now_s)
         note_ahead(task.run, event)
+        if isinstance(event, Failed):
+            others = (other.request for other in self.tasks.open.values())
+            self.requests.suspects.witness(task.request, event.message, others, now_s)
         if not task.request.is_ended and not task.is_detached:
             self.requests.guard(task.request, now_s, self._use, task, event, now_s)
 

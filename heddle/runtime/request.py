@@ -198,9 +198,10 @@ class Request:
     Prompts of requests with the same `cache_salt` share their KV. `caller` is the node of another
     program that it is a call of; its run's first request is `first_request`, which came at
     `run_since_s` (0 and -1 = it is a run by itself). `run_texts` are its drafts; None = it has
-    none. `loads` are the ids of its `LoadKv`, and the engines that they were sent to. `lookup` is
-    that of its answer cache, and `kept` the answer which that has found. `awaits_end_alone` says
-    whether its texts are read at the end alone.
+    none. `digest` is what `Suspects` knows it by, once that has looked. `loads` are the ids of its
+    `LoadKv`, and the engines that they were sent to. `lookup` is that of its answer cache, and
+    `kept` the answer which that has found. `awaits_end_alone` says whether its texts are read at
+    the end alone.
     """
 
     id: int
@@ -220,6 +221,7 @@ class Request:
     run_since_s: float = -1.0
     run_texts: RunTexts | None = None
     inputs: Mapping[str, object] = field(default_factory=dict)
+    digest: bytes = b""
     store: ObjectStore = field(default_factory=ObjectStore)
     runs: dict[str, PrimitiveRun] = field(default_factory=dict)
     waiting_reads: dict[str, list[str]] = field(default_factory=dict)

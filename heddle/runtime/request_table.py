@@ -100,6 +100,12 @@ class RequestTable:
                 error = DeadlineExceeded(f"no answer within {patience_s:g} s; still in: {kinds}")
                 self.fail(request, error, now_s)
 
+    def refuse_suspects(self, now_s: float) -> None:
+        """Fail the requests with the same inputs as one that was found to end lanes."""
+        for request in list(self.open.values()):
+            if self.suspects.suspected(request) is not None:
+                self.guard(request, now_s, self.suspects.check_open, request, now_s)
+
     @property
     def next_deadline_s(self) -> float:
         """When `expire` has to be called at the latest [s]."""

@@ -44,7 +44,7 @@ class Retries:
         retries_max: how often, for each primitive.
         tasks: where the rest of a failed try is cancelled.
         dispatcher: takes the next try.
-        suspects: who was under way when a lane died.
+        suspects: which requests may have ended lanes.
         counters: where retries are counted.
 
     Mutates: the failed runs and their requests' receipts.
@@ -60,7 +60,7 @@ class Retries:
         """Send what a task has failed at once more.
 
         Raises:
-            InputError: the engine refused the input, or it was under way at two deaths of lanes.
+            InputError: the engine refused the input, or it has ended lanes.
             DiskFull: the disk had no room for the result.
             Unreachable: the corpus's database is away.
             EngineError: it may not be tried again, or not any more.
@@ -73,7 +73,7 @@ class Retries:
             raise DiskFull(f"{run.primitive.name}: {event.message}")
         if event.is_away:
             raise Unreachable(f"{run.primitive.name}: {event.message}")
-        self.suspects.note(request, event.message, now_s)
+        self.suspects.check_open(request, now_s)
         may_retry = run.retries < self.retries_max and now_s < request.deadline_s
         may_retry = may_retry and not event.is_final
         if may_retry and run.primitive.kind in RETRYABLE:

@@ -36,6 +36,7 @@ from heddle.runtime.frame_intake import FrameIntake
 from heddle.runtime.function_calls import FunctionCalls
 from heddle.runtime.lane import Lane
 from heddle.runtime.pipeline import Pipeline
+from heddle.runtime.quarantine import Quarantine
 from heddle.runtime.readiness import Readiness
 from heddle.runtime.region_plan import RegionPlanner
 from heddle.runtime.request import EventSink, Request
@@ -97,6 +98,7 @@ class Runtime:
     _controls: Controls = field(init=False)
     _functions: FunctionCalls = field(init=False)
     _steering: Steering = field(init=False)
+    _quarantine: Quarantine = field(init=False)
     _timed: Sequence[Timed] = field(init=False)
     _runs: ProgramRuns = field(default_factory=ProgramRuns)
 
@@ -153,6 +155,8 @@ class Runtime:
             self._readiness, self.requests, rounds, self._functions, lookups, self.clock
         )
         self._steering = Steering(self.planner.runner, self.lanes, self.requests, speculator)
+
+        self._quarantine = Quarantine(self.requests.suspects, in_flight, self.tasks, self.lanes)
 
     def submit(
         self,
@@ -250,12 +254,15 @@ class Runtime:
         for lane in self.lanes.values():
             self._intake.read(lane, now_s)
         self.requests.expire(now_s)
+        self.requests.refuse_suspects(now_s)
         for prompt in self._dispatcher.long_prompts.finished():
             self.requests.guard(prompt.request, now_s, self._dispatcher.take, prompt, now_s)
         self._controls.run(now_s)
-        self._steering.run(now_s)
-        self._dispatcher.send_waiting(now_s)
+        may_send = self._quarantine.gate()
+        if may_send is None:  # what is computed ahead doesn't wait its turn
+            self._steering.run(now_s)
+        self._dispatcher.send_waiting(now_s, may_send)
         while self._dispatcher.controls:  # texts that had become whole while they waited
             self._controls.run(now_s)
-            self._dispatcher.send_waiting(now_s)
+            self._dispatcher.send_waiting(now_s, self._quarantine.gate())
         return min([self.requests.next_deadline_s, *(port.due_s for port in self._timed)])

@@ -1,12 +1,18 @@
 """Watch over a lane: is it alive, is a step hung, may it be restarted? Pure; a host feeds it."""
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Final
 
 from heddle.core.errors import ConfigError
 
 PROGRESS_SHARE = 0.5
+OUTSIDE: Final = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
+CRASH: Final = re.compile(
+    rf"was lost \((?:hung:|exit code (?:[1-9]|-\d+(?!\d|, (?:{'|'.join(OUTSIDE)}))))"
+)
 LANE_LOST = "lane lost:"
 """How the message of a `Failed` starts whose task a lost lane can't answer any more."""
 
@@ -134,11 +140,15 @@ Verdict = Restart | GiveUp
 
 
 def lost_message(lane: str, reason: str, verdict: Verdict) -> str:
-    """Return the message of the Failed events of a lost lane; starts with LANE_LOST."""
+    """Return the message of the Failed events of a lost lane; starts with LANE_LOST.
+
+    No two deaths of a lane have the same one.
+    """
     match verdict:
         case Restart(epoch=epoch):
             return f"{LANE_LOST} lane {lane} was lost ({reason}); restarted as epoch {epoch}"
-        case GiveUp(reason=why):
+        case GiveUp(reason=why, again=again):
+            why += "" if again is None else f" as epoch {again.epoch}"
             return f"{LANE_LOST} lane {lane} was lost ({reason}); {why}"
 
 
@@ -153,6 +163,15 @@ def refused_message(lost: str) -> str:
 def is_death(message: str) -> bool:
     """Whether the message of a `Failed` says that its task was in flight when its lane died."""
     return message.startswith(f"{LANE_LOST} lane ")
+
+
+def is_crash(message: str) -> bool:
+    """Whether the message of a lane's death says that its own work may have ended it.
+
+    So do a crash's signal, an exit code and a step that hangs. SIGKILL, silence, a lost node and
+    the like may come from outside.
+    """
+    return is_death(message) and CRASH.search(message) is not None
 
 
 @dataclass(slots=True)

@@ -144,9 +144,9 @@ class FakePort:
         self._arrived.append(frame)
         self._wake()
 
-    def lose_lane(self):
+    def lose_lane(self, message="lane lost: it died"):
         """Do what a process host does when its lane dies."""
-        failed = tuple(Failed(task_id, "lane lost: it died") for task_id in self.open)
+        failed = tuple(Failed(task_id, message) for task_id in self.open)
         self.open.clear()
         self.deliver(Frame(self.name, self.epoch, 0.0, failed))
         self.epoch += 1

@@ -26,7 +26,7 @@ from heddle.core.results import KvHandle, ToolResult, Vectors
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.numa.memory_policy import NODES_MAX, binding_problem
 from heddle.hosts.process import ProcessLane, start_lanes
-from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState, LaneSupervisor
+from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState, LaneSupervisor, is_crash
 from tests.helpers.echo_engine import (
     CRASH,
     FAIL,
@@ -266,6 +266,7 @@ def test_a_crash_fails_what_was_in_flight_and_the_lane_comes_back() -> None:
             assert failure(event) == (
                 f"{LANE_LOST} lane lane was lost (exit code 41); restarted as epoch 2"
             )
+            assert is_crash(failure(event))
         assert reader.frames[-1].epoch == 1
         port.send(admit(5, "again"))
         port.send(Release(KvHandle("echo", 1, 2)))  # void by now: dropped on this side
@@ -284,7 +285,9 @@ def test_a_killed_lane_says_so() -> None:
         reader.until(bool)
         assert lane.health.pid is not None
         os.kill(lane.health.pid, signal.SIGKILL)
-        assert "(exit code -9, SIGKILL)" in failure(reader.endings(1)[0])
+        told = failure(reader.endings(1)[0])
+        assert "(exit code -9, SIGKILL)" in told
+        assert not is_crash(told)
 
 
 @pytest.mark.parametrize(
@@ -401,7 +404,10 @@ def test_a_restart_that_fails_is_told_with_its_reason() -> None:
         lane.ports["echo"].send(admit(1, CRASH))
         reader.endings(1)
         lane.ports["echo"].send(admit(2, "waits for epoch 2"))
-        assert "model directory 'nowhere' is missing" in failure(reader.endings(2)[0])
+        told = failure(reader.endings(2)[0])
+        assert "was lost (while it started: " in told
+        assert "model directory 'nowhere' is missing" in told
+        assert not is_crash(told), "what has waited for it can't have ended it"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,9 @@ from heddle.runtime.supervision import (
     LaneState,
     LaneSupervisor,
     Restart,
+    is_crash,
     lost_message,
+    refused_message,
 )
 
 
@@ -178,6 +180,29 @@ def test_the_message_of_lost_tasks() -> None:
         f"{LANE_LOST} lane llm was lost (exit code -9); restarted as epoch 2"
     )
     assert lost_message("llm", "hung", GiveUp("no more")).endswith("lost (hung); no more")
+    again = GiveUp("tried once more in 60 s", Restart(3, 60.0))
+    assert lost_message("llm", "hung", again).endswith("; tried once more in 60 s as epoch 3")
+
+
+@pytest.mark.parametrize(
+    ("reason", "crashed"),
+    [
+        ("exit code -11, SIGSEGV", True),
+        ("exit code -6, SIGABRT", True),
+        ("exit code 1", True),
+        ("exit code 137", True),
+        ("hung: a step of engine llm ran 9.0 s, predicted 0.100 s", True),
+        ("exit code -9, SIGKILL", False),
+        ("exit code -15, SIGTERM", False),
+        ("exit code 0", False),
+        ("no sign of life for 2.0 s", False),
+        ("the agent of node east is gone: it hung up", False),
+        ("while it started: exit code 1", False),
+    ],
+)
+def test_what_may_come_from_outside_is_no_crash(reason: str, crashed: bool) -> None:
+    assert is_crash(lost_message("llm", reason, Restart(2, 0.1))) == crashed
+    assert not is_crash(refused_message(lost_message("llm", reason, GiveUp("no more"))))
 
 
 @pytest.mark.parametrize(
