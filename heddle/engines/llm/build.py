@@ -174,7 +174,7 @@ def assemble(
         fuse_layers(model)
         fingerprint += PAIRED
     elif model.device.type == "cuda" and has_triton and can_fuse_on_gpu(model):
-        fuse_on_gpu(model)  # whatever computes the attention
+        fuse_on_gpu(model)  # with each kernel of attention
     spec = spec_of(settings, model, fingerprint)
     takes_no_memory = model.dtype is not torch.float32  # its packed copy is the only one
     if (settings.packs_weights or takes_no_memory) and can_pack(model.device, model.dtype):
