@@ -1,8 +1,6 @@
 """The attention kernel against attention written out: in Triton's interpreter, or on a GPU."""
 
 import itertools
-import subprocess
-import sys
 from dataclasses import dataclass
 from unittest.mock import patch
 
@@ -18,6 +16,7 @@ from heddle.engines.llm.attention.triton_rows import SMALL, attend_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, runs_of
+from tests.helpers.triton_compiling import output_uninterpreted
 
 pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -282,50 +281,32 @@ def test_a_plan_takes_every_key_that_a_query_sees_once_and_none_behind_a_tile(la
 
 
 COMPILE = """
-import sys
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
 from heddle.engines.llm.attention import triton_kernel as kernel
 from heddle.engines.llm.attention.triton_rows import LARGE, SMALL
+from tests.helpers.triton_compiling import compiled
 
-POINTERS = {"items": "*i32", "slots": "*i32", "places": "*i32", "spans": "*i32",
-            "key_places": "*i32",
-            "partner": "*i32", "merges": "*i32", "part_out": "*fp32", "part_lse": "*fp32",
-            "own_part": "*fp32", "partner_part": "*fp32"}
+INDICES = dict.fromkeys(("items", "slots", "places", "spans", "key_places", "partner"), "*i32")
+PARTS = {"part_out": "*fp32", "part_lse": "*fp32"}
+TYPES = {**INDICES, **PARTS, "own_part": "*fp32", "partner_part": "*fp32", "scale_log2": "fp32"}
 
-def compiled(function, tiling, capability, **sizes):
-    sizes["BLOCK_M"] = tiling.lines
-    if "BLOCK_N" in function.arg_names:
-        sizes["BLOCK_N"] = tiling.keys
-    signature = {name: POINTERS.get(name, "*bf16") for name in function.arg_names}
-    signature |= {name: "i32" for name in signature if name.endswith("_stride")}
-    signature |= {name: "fp32" for name in signature if name == "scale_log2"}
-    signature |= {name: "constexpr" for name in sizes}
-    names = list(signature)
-    constants = {(names.index(name),): value for name, value in sizes.items()}
-    attributes = {(index,): [["tt.divisibility", 16]] for index, name in enumerate(names)
-                  if signature[name][0] in "*i"}
-    source = ASTSource(function, signature, constants, attributes)
-    options = {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages}
-    return compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+def options(tiling):
+    return {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages,
+            "BLOCK_M": tiling.lines}
 
-large = compiled(kernel.attend_items, LARGE[2], 90, HEAD_DIM=128, BLOCK_D=128, GROUP=7,
-                 IS_ROTATED=False)
-compiled(kernel.attend_items, SMALL[2], 80, HEAD_DIM=80, BLOCK_D=128, GROUP=4, IS_ROTATED=True)
-compiled(kernel.merge_parts, LARGE[2], 90, HEAD_DIM=96, BLOCK_D=128, GROUP=1)
-print(large.metadata.shared, "wgmma" in large.asm["ptx"])
+large, small = LARGE[2], SMALL[2]
+attend = compiled(kernel.attend_items, 90, TYPES, HEAD_DIM=128, BLOCK_D=128, GROUP=7,
+                  IS_ROTATED=False, BLOCK_N=large.keys, **options(large))
+compiled(kernel.attend_items, 80, TYPES, HEAD_DIM=80, BLOCK_D=128, GROUP=4, IS_ROTATED=True,
+         BLOCK_N=small.keys, **options(small))
+compiled(kernel.merge_parts, 90, {**PARTS, "merges": "*i32"}, HEAD_DIM=96, BLOCK_D=128, GROUP=1,
+         **options(large))
+print(attend.metadata.shared, "wgmma" in attend.asm["ptx"])
 """
 
 
 @pytest.mark.slow
-def test_the_kernels_compile_for_gpus(tmp_path, monkeypatch):
+def test_the_kernels_compile_for_gpus(tmp_path):
     """The interpreter takes what the compiler refuses. No GPU is needed to compile for one."""
-    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-c", COMPILE], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    shared_bytes, has_wgmma = done.stdout.split()
+    shared_bytes, has_wgmma = output_uninterpreted(COMPILE, tmp_path).split()
     assert int(shared_bytes) <= 227 << 10  # of an H100
     assert has_wgmma == "True"

@@ -18,6 +18,7 @@ from heddle.engines.llm.reuse.gate import keys_can_be_rotated
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.fusion_oracle import FusionOracle
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
+from tests.helpers.triton_compiling import output_uninterpreted
 
 pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
 TOLERANCE = 5e-6
@@ -88,3 +89,24 @@ def test_reused_chunks_equal_the_oracle():
 
 def test_fused_keys_can_be_rotated():
     assert keys_can_be_rotated(TransformersWorker(fused_model("llama"), 64, attention=TRITON))
+
+
+COMPILE = """
+from heddle.engines.llm.model import gpu_layer_kernels as kernels
+from tests.helpers.triton_compiling import compiled
+
+HEADS = {"HEADS": 28, "KV_HEADS": 4, "HEAD_DIM": 128, "BLOCK": 64}
+for capability in (80, 90):
+    for is_normed in (False, True):
+        types = {"slots": "*i64", "epsilon": "fp32"}
+        compiled(kernels.store_tokens, capability, types, num_warps=1, IS_NORMED=is_normed, **HEADS)
+    compiled(kernels.norm_rows, capability, {"epsilon": "fp32"}, SIZE=3584, BLOCK=4096)
+    compiled(kernels.gate_rows, capability, {}, SIZE=18944, BLOCK=1024)
+    print(capability)
+"""
+
+
+@pytest.mark.slow
+def test_the_kernels_compile_for_gpus(tmp_path):
+    """The sizes are those of a 7B, its heads with norms and without, in bfloat16."""
+    assert output_uninterpreted(COMPILE, tmp_path).split() == ["80", "90"]
