@@ -67,10 +67,10 @@ class Rung:
         return Optimizations.APPROX if self.reuse.is_approximate else Optimizations.EXACT
 
 
-SELECTION: Final = KvReuse(ReusePolicy.FUSIONRAG)
+SELECTION: Final = KvReuse(ReusePolicy.FUSIONRAG, always=True)
 RUNGS: Final = (
     Rung("full", FULL_ATTENTION),
-    Rung("reuse", KvReuse(ReusePolicy.FULL_REUSE, 0.0)),
+    Rung("reuse", KvReuse(ReusePolicy.FULL_REUSE, 0.0, always=True)),
     Rung("selection", SELECTION),
     Rung("kernel", SELECTION, AUTO),
     Rung("async", SELECTION, AUTO, is_blocking=False),

@@ -96,6 +96,7 @@ class Cell:
             primed=self.top_n > 0,
             question=self.question,
             primed_with=self.primed_with,
+            always=True,
         )
 
     @property

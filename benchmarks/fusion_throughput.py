@@ -128,8 +128,8 @@ class Contender:
 
 ALONE: Final = Contender("full attention", FULL_ATTENTION, Optimizations.OFF)
 PREFIX_CACHE: Final = Contender("prefix_cache", FULL_ATTENTION, Optimizations.EXACT)
-CACHEBLEND: Final = Contender("cacheblend", KvReuse(ReusePolicy.CACHEBLEND, RATIO))
-FUSIONRAG: Final = Contender("fusionrag", KvReuse(ReusePolicy.FUSIONRAG, RATIO))
+CACHEBLEND: Final = Contender("cacheblend", KvReuse(ReusePolicy.CACHEBLEND, RATIO, always=True))
+FUSIONRAG: Final = Contender("fusionrag", KvReuse(ReusePolicy.FUSIONRAG, RATIO, always=True))
 WITH_CONTEXT: Final = Contender(
     "fusionrag_with_context", replace(FUSIONRAG.reuse, question=QuestionPass.WITH_CONTEXT)
 )

@@ -318,7 +318,7 @@ def _ask(
     question: QuestionPass = QuestionPass.ALONE,
 ) -> tuple[float, int]:
     """Return the seconds to the first token, and the tokens read from pages that are shared."""
-    reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio, question=question)
+    reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio, question=question, always=True)
     taken_s, prefilled = driver.first_token(prompt, reuse, Optimizations.APPROX)
     assert prefilled.fused is not None, "it reuses chunks"
     return taken_s, prefilled.fused.tokens_shared

@@ -44,10 +44,11 @@ TOP_NS: Final = (2, 5, 10)
 PAPER: Final = {"layer2_drop": 0.70, "layer2_left_after_15": 0.50}
 RAW, PRIMED = "raw", "primed"
 VARIANTS: Final = {
-    name: KvReuse(ReusePolicy.FULL_REUSE, 0.0, primed=name == PRIMED) for name in (RAW, PRIMED)
+    name: KvReuse(ReusePolicy.FULL_REUSE, 0.0, primed=name == PRIMED, always=True)
+    for name in (RAW, PRIMED)
 }
 SELECTING: Final = {
-    policy.value: KvReuse(policy, RATIO, primed=False)
+    policy.value: KvReuse(policy, RATIO, primed=False, always=True)
     for policy in ReusePolicy
     if policy not in (ReusePolicy.FULL, ReusePolicy.FULL_REUSE)
 }

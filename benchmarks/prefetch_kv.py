@@ -53,6 +53,7 @@ from heddle.workflow.presets import oneshot
 from heddle.workflow.workflow import Workflow
 
 TOPK: Final = 6
+REUSE: Final = replace(FUSIONRAG, always=True)  # whatever is predicted: loads are measured
 PASS: Final = "prefetch_kv"
 TENANT: Final = "one"  # raw KV is a tenant's own
 ON: Final = "with it"
@@ -149,8 +150,8 @@ class Bench:
                 await self._fill(lanes)
         with self._lanes(disk) as lanes:  # of a new process, which knows the files only
             servers = {
-                ON: HeddleServer(FUSIONRAG, speculates=True),
-                OFF: HeddleServer(FUSIONRAG, speculates=True, disabled=frozenset({PASS})),
+                ON: HeddleServer(REUSE, speculates=True),
+                OFF: HeddleServer(REUSE, speculates=True, disabled=frozenset({PASS})),
             }
             noted = {name: Generations() for name in servers}
             blocks = []
@@ -181,7 +182,7 @@ class Bench:
 
         The lists come first: a search of other lists finds other passages.
         """
-        server = HeddleServer(FUSIONRAG, speculates=True, disabled=frozenset({PASS}))
+        server = HeddleServer(REUSE, speculates=True, disabled=frozenset({PASS}))
         driver = server(lanes, TENANT, Generations())
         self._nprobe = nlist = lists_of(self._size.vectors)
         tried = [await self._asked(driver, lanes, ask) for ask in self._blocks[0][:TRIED]]

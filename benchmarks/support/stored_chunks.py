@@ -28,7 +28,7 @@ from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
 
 HOST_BYTES: Final = 4 << 30
 MODEL: Final = "random Llama"  # what the stored KV belongs to
-STORING: Final = KvReuse(ReusePolicy.FUSIONRAG)
+STORING: Final = KvReuse(ReusePolicy.FUSIONRAG, always=True)
 
 
 class BlockingStore(ChunkStore):

@@ -60,6 +60,7 @@ class KvReuse:
     question: QuestionPass = QuestionPass.ALONE
     legacy_mask: bool = False
     primed_with: PrimedWith = PrimedWith.PRECEDING
+    always: bool = False
 
     @property
     def asks_alone(self) -> bool:
@@ -116,6 +117,7 @@ _OPTIONS: Final[dict[str, dict[str, Any]]] = {
     PrimedWith.NEAREST.value: {"primed_with": PrimedWith.NEAREST},
     QuestionPass.WITH_CONTEXT.value: {"question": QuestionPass.WITH_CONTEXT},
     "legacy_mask": {"legacy_mask": True},
+    "always": {"always": True},
 }
 KV_REUSE_FORM: Final = (
     f"POLICY[,RATIO][,OPTION...]: policies {', '.join(policy.value for policy in ReusePolicy)}; "
@@ -127,7 +129,8 @@ def kv_reuse_of(value: object) -> KvReuse:
     """Return a KvReuse as it is, or what a text such as "fusionrag,0.15" or "epic,auto,raw" says.
 
     The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False,
-    `nearest` for KV primed with the nearest chunks alone, `with_context` for that question pass.
+    `nearest` for KV primed with the nearest chunks alone, `with_context` for that question pass,
+    `always` for reuse whatever is predicted.
 
     Raises: ConfigError: it is neither, or a part of it is unknown; the message shows the form.
     """

@@ -184,6 +184,7 @@ class FusedKv:
         unprimed: ids of chunks that should have had primed KV, and had none.
         stored_error: the largest relative L2 error that storing cost one of the chunks.
         notes: where reuse ran degraded, in words.
+        computed_whole: why nothing was reused but the prefix, where reuse was not predicted to pay.
         loading_s: time until all chunks were in memory [s].
         surveying_s: time of the steps that selected tokens, other work in them included [s]; a
             pass ahead of the prompt is not in it.
@@ -207,6 +208,7 @@ class FusedKv:
     unprimed: tuple[int, ...] = ()
     stored_error: float = 0.0
     notes: tuple[str, ...] = ()
+    computed_whole: str = ""
     loading_s: float = 0.0
     surveying_s: float = 0.0
     computing_s: float = 0.0

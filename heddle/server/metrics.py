@@ -77,6 +77,14 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         },
     ),
     (
+        Name(
+            "heddle_kv_reuse_prompts",
+            "Prompts since the engine started that reused chunk KV, and those that could have, but "
+            "were computed whole, as reuse was not predicted to pay.",
+        ),
+        {"fused": gauges.CHUNK_KV_FUSED, "whole": gauges.CHUNK_KV_WHOLE},
+    ),
+    (
         Name("heddle_pool_slots", "Slots of the vector pool."),
         {"running": gauges.POOL_RUNNING, "free": gauges.POOL_FREE},
     ),

@@ -27,7 +27,7 @@ def test_a_question_is_run_while_its_passages_are_looked_for(
     corpus: Path, model: Path, tmp_path: Path
 ):
     own = Path(shutil.copytree(corpus, tmp_path / "own"))
-    reuse = {"optimizations": Optimizations.APPROX, "kv_reuse": "fusionrag,0.3"}
+    reuse = {"optimizations": Optimizations.APPROX, "kv_reuse": "fusionrag,0.3,always"}
     with Server(model, own, dtype="float32", kv_cache_bytes=32 << 20, **reuse) as server:
         app = server.app("oneshot")
         app.invoke(BEFORE)  # stores the chunks that the next prompts show
@@ -39,4 +39,9 @@ def test_a_question_is_run_while_its_passages_are_looked_for(
         assert span.done_s <= prefill.sent_s
         assert receipt.degradations == ()
         assert receipt.kv_reuse[0].tokens_recomputed > 0
+        # Two layers are all that the tiny model has, so to check what moved takes a whole prompt.
+        whole = app.invoke(QUESTION, kv_reuse="cacheblend,1").receipt
+        assert "with stored KV of all of its chunks" in whole.kv_reuse[0].computed_whole
+        assert whole.kv_reuse[0].tokens_recomputed == 0
+        assert whole.degradations == ()
         assert holds_nothing(server)

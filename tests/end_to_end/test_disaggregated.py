@@ -122,7 +122,7 @@ def test_reused_chunk_kv_moves_on_as_it_is(model: Path, corpus: Path):
             "engine_host": "inline",
             "kv_reuse_disk_bytes": 0,
         }
-        reuse = {"optimizations": Optimizations.APPROX, "kv_reuse": "full_reuse"}
+        reuse = {"optimizations": Optimizations.APPROX, "kv_reuse": "full_reuse,always"}
         with Server(model, corpus, **settings, **reuse) as server:
             app = server.app("oneshot")
             answers = [app.invoke(question) for question in (QUESTION, QUESTION + " Say it.")]

@@ -38,7 +38,7 @@ from tests.helpers.tiny_server import index_documents, write_documents
 RAW, PRIMED = PrimingStage.RAW, PrimingStage.PRIMED
 QUESTION = "Who is the keeper of Rock 3?"
 NEIGHBOURS = 3
-FUSIONRAG = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
+FUSIONRAG = KvReuse(ReusePolicy.FUSIONRAG, 0.15, always=True)
 
 pytestmark = pytest.mark.usefixtures("small_kv_cache")
 
@@ -455,7 +455,7 @@ def test_a_server_that_may_not_prime_anew_names_what_it_met_all_the_same(own: Pa
         assert fused_of(server).unprimed
         assert (server.state().repriming, server.health()["repriming"]) == (None, {})
         assert len(records(own)[ChunkVariant.PRIMED]) == before
-        raw = KvReuse(ReusePolicy.FUSIONRAG, 0.15, primed=False)
+        raw = KvReuse(ReusePolicy.FUSIONRAG, 0.15, primed=False, always=True)
         [fused] = server.app("oneshot").invoke(QUESTION, kv_reuse=raw).receipt.kv_reuse
         assert fused.unprimed == (), "none was wanted"
 

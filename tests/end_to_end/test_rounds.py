@@ -88,7 +88,10 @@ def test_a_request_can_be_cancelled_at_any_moment(inline_server: Server, tokens:
 
 @pytest.fixture(
     scope="module",
-    params=[KvReuse(ReusePolicy.FULL_REUSE, ratio=0.0), KvReuse(ReusePolicy.FUSIONRAG, ratio=0.15)],
+    params=[
+        KvReuse(ReusePolicy.FULL_REUSE, ratio=0.0, always=True),
+        KvReuse(ReusePolicy.FUSIONRAG, ratio=0.15, always=True),
+    ],
     ids=lambda reuse: reuse.policy.value,
 )
 def reusing_server(model: Path, corpus: Path, request: pytest.FixtureRequest) -> Iterator[Server]:

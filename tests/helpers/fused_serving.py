@@ -52,7 +52,8 @@ class InstantStore(ChunkStore):
 class FusedServing:
     """One engine and its store; requests run one at a time unless started together.
 
-    With a `reuse_problem` the engine has no fuser, for this reason.
+    With a `reuse_problem` the engine has no fuser, for this reason. Prompts reuse what is stored
+    whether that pays or not, which it hardly does in a tiny model, unless they are `guarded`.
     """
 
     def __init__(
@@ -65,6 +66,8 @@ class FusedServing:
         attention=COMPILED,
         store_class=InstantStore,
         reuse_problem="",
+        guarded=False,
+        clock=None,
         **store,
     ):
         token_bytes = kv_shape(model.config, model.dtype).token_bytes
@@ -93,7 +96,7 @@ class FusedServing:
             self.worker,
             spec,
             NoText(),
-            WorkerClock(),
+            clock or WorkerClock(),
             fuser=None if reuse_problem else self.fuser,
         )
         self.model = model
@@ -106,10 +109,12 @@ class FusedServing:
         self.last = None  # the newest frame
         self.seconds_left = float("inf")  # to the deadline of what is sent from now on
         self._next = 0
+        self._guarded = guarded
 
     def start(self, prompt, reuse=EVERYTHING, new_tokens=1, *, decodes=True, salt="", load_id=None):
         """Send a prompt and, unless told otherwise, its decode; return the request's number."""
         number, self._next = self._next, self._next + 2
+        reuse = reuse if self._guarded else replace(reuse, always=True)
         payload = PrefillPayload(prompt, salt, reuse, load_id=load_id)
         self._admit(number, PrimitiveKind.PREFILLING, payload)
         if decodes:

@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 RECORDED_ROWS_MAX: Final = 64  # of a step that decodes: each number of rows is recorded apart
+# First guesses of what a fused prompt's row and its tokens cost besides, as shares of a step and
+# of a token: the reader on a CPU.
+FUSED_ROW: Final = 0.3
+FUSED_TOKEN: Final = 0.2
 STEP_TOKENS: Final = 512  # of a step, where neither the user nor a measurement says
 
 
@@ -457,5 +461,8 @@ def _prior_s(model: Any) -> dict[str, float]:  # noqa: ANN401 - transformers' cl
         "prefill_tokens": token_s,
         "checked_tokens": token_s * (CHECK_LAYER + 1) / model.config.num_hidden_layers,
         "context_tokens": 2e-6,
+        # A fused prompt's row has gaps, and reads keys in many places.
+        "fused_rows": FUSED_ROW * call_s,
+        "fused_tokens": FUSED_TOKEN * token_s,
         "drafted_rows": 0.5 * call_s,  # a row of one token has faster kernels
     }

@@ -194,7 +194,7 @@ class LlmEngine:
                 self._steer(command)
             case LoadKv():
                 if self._fuser is not None:
-                    self._fuser.hold(command.load_id, command.prompt)
+                    self._fuser.hold(command.load_id, command.prompt, self._prices.outlook())
             case LeaveKv(load_id=load_id):
                 if self._fuser is not None:
                     self._fuser.leave(load_id)

@@ -134,9 +134,14 @@ class Prompts:
 
     def _look_for_kv(self, sequence: Sequence, fuser: Fuser) -> None:
         """Put a prompt on its way through fusion where KV of its chunks is stored."""
-        token_s = self._prices.prompt_token_s(len(sequence.token_ids))
-        busy_s = token_s * self._scheduler.tokens_ahead_of(sequence)
-        fuser.begin(sequence, self._clock.now_s(), token_s, busy_s)
+        outlook = self._prices.outlook(
+            exact_tokens=max(
+                sequence.num_computed_tokens,
+                self._scheduler.kv_cache.cached_tokens(sequence, sequence.token_ids),
+            ),
+            tokens_ahead=self._scheduler.tokens_ahead_of(sequence),
+        )
+        fuser.begin(sequence, self._clock.now_s(), outlook)
         # What a look into the store has made it forget is freed in the KV cache as well.
         self._scheduler.kv_cache.chunk_pages.keep_only(fuser.knows)
         self._scheduler.settle(sequence)

@@ -262,7 +262,7 @@ class Scheduler:
             is_end = not sequence.has_pending
         stop = min(end, start + tokens_max)
         samples = is_end and stop == end and sequence.decode is not None
-        return Slice(sequence, start, stop, samples)
+        return Slice(sequence, start, stop, samples, is_fused=fusion is not None)
 
     def _draft(self, slices: dict[int, Slice], tokens_max: int, price: DraftPrice) -> int:
         """Let slices that draw a token check drafted ones, too; return how many tokens these are.

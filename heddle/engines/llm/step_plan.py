@@ -25,9 +25,9 @@ from heddle.kv.chunk_pages import SharedPages
 class Slice:
     """Tokens [start, stop) of a sequence in one step; `samples`: its next token is drawn.
 
-    While a prompt is fused they are counted among the positions of its present sweep. The tokens
-    of `draft` are computed behind them, and what follows each is drawn, too: the sequence has only
-    those of them that turn out to be its own.
+    While a prompt is fused (`is_fused`) they are counted among the positions of its present sweep.
+    The tokens of `draft` are computed behind them, and what follows each is drawn, too: the
+    sequence has only those of them that turn out to be its own.
     """
 
     sequence: Sequence
@@ -35,6 +35,7 @@ class Slice:
     stop: int
     samples: bool
     draft: tuple[int, ...] = ()
+    is_fused: bool = False
 
     @property
     def positions(self) -> NDArray[np.int64]:
@@ -86,12 +87,15 @@ class StepPlan:
     def features(self) -> dict[str, float]:
         """The counts that the cost model reads."""
         decodes = sum(part.is_decode for part in self.slices)
+        fused = [part for part in self.slices if part.is_fused]
         return {
             "call": 1.0,
             "decode_tokens": float(decodes),
             "prefill_tokens": float(self.batch.tokens - self.batch.checked_tokens - decodes),
             "checked_tokens": float(self.batch.checked_tokens),
             "context_tokens": float(sum(row.context for row in self.batch.rows)),
+            "fused_rows": float(len(fused)),
+            "fused_tokens": float(sum(p.queries for p in fused) - self.batch.checked_tokens),
             "drafted_tokens": float(sum(len(part.draft) for part in self.slices)),
             "drafted_rows": float(sum(part.is_decode and bool(part.draft) for part in self.slices)),
         }

@@ -7,6 +7,7 @@ from typing import Final
 from heddle.costs.prefill import prefill_token_s
 from heddle.costs.step_report import StepReport
 from heddle.engines.llm.draft import NOTHING_DRAFTED, DraftPrice
+from heddle.engines.llm.reuse.guard import Outlook
 from heddle.engines.llm.scheduler import Scheduler
 from heddle.engines.llm.sequence import Sequence
 
@@ -33,6 +34,22 @@ class StepPrices:
         """Return how long one token takes of a prompt of `prompt_tokens` in full steps [s]."""
         step_tokens = self._scheduler.limits.max_num_batched_tokens
         return prefill_token_s(self._report.costs, prompt_tokens, step_tokens)
+
+    def outlook(self, exact_tokens: int = 0, tokens_ahead: int = 0) -> Outlook:
+        """Return what a prompt meets that comes now.
+
+        Args:
+            exact_tokens: its first tokens that are computed, or in the prefix cache.
+            tokens_ahead: prompt tokens that are computed before it.
+        """
+        scheduler = self._scheduler
+        return Outlook(
+            self._report.costs,
+            scheduler.limits.max_num_batched_tokens,
+            exact_tokens,
+            tokens_ahead,
+            scheduler.running_count,
+        )
 
     def prefill_tokens_within(self, budget_s: float) -> int:
         """Return how many prompt tokens the next step has time for beside its decodes."""

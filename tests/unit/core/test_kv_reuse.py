@@ -26,6 +26,7 @@ WITH_CONTEXT = QuestionPass.WITH_CONTEXT
             "cachecraft,0.2,nearest",
             KvReuse(ReusePolicy.CACHECRAFT, 0.2, primed_with=PrimedWith.NEAREST),
         ),
+        ("fusionrag,0.15,always", KvReuse(ReusePolicy.FUSIONRAG, 0.15, always=True)),
         ("cacheblend,1,legacy_mask", KvReuse(ReusePolicy.CACHEBLEND, 1.0, legacy_mask=True)),
     ],
 )

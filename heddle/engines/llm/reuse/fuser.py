@@ -1,6 +1,7 @@
 """Finds stored KV for the chunks of prompts, waits for what is on disk, stores what is new."""
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
@@ -8,15 +9,17 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.kv_reuse import AUTO, RATIO_DEFAULT, KvReuse, ReusePolicy
+from heddle.core.gauges import CHUNK_KV_FUSED, CHUNK_KV_WHOLE
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
 from heddle.core.results import FusedKv
-from heddle.costs.load_choice import LoadChoice, choose_loads
+from heddle.costs.load_choice import choose_loads
 from heddle.engines.llm.fusion.asked_questions import AskedQuestions, QuestionScorer
 from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fused_prompt import ReusedChunk, ScoredAhead
 from heddle.engines.llm.fusion.fusion import Fusion
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout, layout_of
+from heddle.engines.llm.reuse.guard import FusionGuard, Outlook, PromptGuard, ratio_of
 from heddle.engines.llm.sequence import Capture
 from heddle.engines.llm.sequence import Sequence as Prompt
 from heddle.kv.chunk_directory import Fetch, Found, Tier
@@ -153,7 +156,7 @@ class Fuser:
 
     Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed`, `attention`, and the counts of
     its loads; pins entries of the store until `drop`. What questions that were run ahead look for
-    is in `asked`.
+    is in `asked`; `guard` says which prompts are computed whole.
     """
 
     def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
@@ -161,6 +164,7 @@ class Fuser:
         self._exporter = exporter
         self._fingerprint = fingerprint
         self.asked = AskedQuestions(exporter)
+        self.guard = FusionGuard()
         self._loading: dict[bytes, list[Prompt]] = {}
         self._held: dict[int, tuple[bytes, ...]] = {}  # by the prompt's id
 
@@ -179,71 +183,86 @@ class Fuser:
         return self._cache.notes
 
     def gauges(self) -> Mapping[str, float]:
-        """Return the store's state by the names of `core.gauges`."""
-        return self._cache.gauges()
+        """Return its state and the store's by the names of `core.gauges`."""
+        guard = self.guard
+        return {
+            **self._cache.gauges(),
+            CHUNK_KV_FUSED: guard.fused,
+            CHUNK_KV_WHOLE: guard.whole,
+        }
 
     def close(self) -> None:
         """Write what waits to be written and end the store's threads."""
         self._cache.close()
 
-    def begin(self, prompt: Prompt, now_s: float, prefill_token_s: float, busy_s: float) -> None:
+    def begin(self, prompt: Prompt, now_s: float, outlook: Outlook) -> None:
         """Look for stored KV; without any the prompt stays an ordinary one.
 
-        A chunk is left on disk if loading it takes longer than prefilling it. Prefilling takes
-        `prefill_token_s` a token and begins after `busy_s`, when the engine has finished other
-        requests' work. The receipt says so.
+        It also does where fusing it is not predicted to pay. Where that is so whatever is stored,
+        nothing is looked up, and nothing kept of it either. A chunk is left on disk if loading it
+        takes longer than prefilling it once the engine has finished other requests' work. The
+        receipt says so.
         """
-        self._begin(prompt, now_s, prefill_token_s, busy_s)
+        self._begin(prompt, now_s, outlook)
         if prompt.load_id is not None:
             read = self._cache.leave(prompt.load_id)
             prompt.loads_used = len(read.intersection(self._held.get(prompt.id, ())))
             prompt.loads_wasted = len(read) - prompt.loads_used
             prompt.load_id = None
 
-    def _begin(self, prompt: Prompt, now_s: float, prefill_token_s: float, busy_s: float) -> None:
-        policy = prompt.reuse.policy
+    def _begin(self, prompt: Prompt, now_s: float, outlook: Outlook) -> None:
         layout = layout_of(prompt.segments)
-        if layout is None or policy is ReusePolicy.FULL or not prompt.may_reuse:
+        is_full = prompt.reuse.policy is ReusePolicy.FULL
+        if layout is None or is_full or not prompt.may_reuse:
             return
         if not layout.has_question:
             _reuse_nothing(prompt, layout, (NO_QUESTION,))
+            return
+        question = tuple(prompt.token_ids[layout.question_start : layout.tokens])
+        is_ahead = prompt.reuse.asks_alone and self.asked.knows(prompt.salt, question)
+        judged = self.guard.prompt(layout, prompt.reuse, outlook, is_ahead=is_ahead)
+        if problem := self.guard.against_all(judged):
+            _compute_whole(prompt, {}, problem)
             return
         keys = self.keys_of(prompt.token_ids, prompt.salt, layout)
         found = self.look_up(_probes(keys, layout, prompt.reuse), now_s)
         if prompt.reuse.primed:
             prompt.unprimed = _unprimed(layout, found)
-        fetched, choice = _worth_fetching(
-            layout,
-            found,
-            dict(zip(found, self._cache.predicted_load_s(found.values()), strict=True)),
-            (1.0 - _share_computed_anew(prompt.reuse)) * prefill_token_s,
-            busy_s,
-        )
-        notes: tuple[str, ...] = ()
-        if len(fetched) < len(found):
-            notes = (
-                f"{len(found) - len(fetched)} of {len(found)} stored chunks were prefilled, not "
-                f"loaded: the prompt was predicted to be in after {choice.predicted_s:.3g} s so, "
-                f"and after {choice.all_loaded_s:.3g} s with all of them loaded",
-            )
-        reused = self.fuse(prompt, layout, keys, fetched, now_s, notes)
-        name = keys.approximate_record if reused else keys.exact_record
+        ends_s = dict(zip(found, self._cache.predicted_load_s(found.values()), strict=True))
+        busy_s = outlook.busy_s(layout.tokens)
+        saved_token_s = (1.0 - ratio_of(prompt.reuse)) * outlook.token_s(layout.tokens)
+        fetched, notes = _worth_fetching(layout, found, ends_s, saved_token_s, busy_s)
+        kinds = {index: one.kind for index, one in fetched.items()}
+        wait_s = max((ends_s[index] - busy_s for index in fetched), default=0.0)
+        problem = self.guard.against(judged, kinds, max(0.0, wait_s)) if fetched else ""
+        if problem:
+            _compute_whole(prompt, found, problem)
+            kept, name = frozenset(found), keys.exact_record
+        else:
+            kept = self.fuse(prompt, layout, keys, fetched, now_s, notes)
+            self.guard.fused += bool(kept)
+            name = keys.approximate_record if kept else keys.exact_record
         prompt.captures = tuple(
             Capture(chunk.start, chunk.stop, name(index, chunk.start))
             for index, chunk in enumerate(layout.chunks)
-            if index not in reused
+            if index not in kept
         )
-        logs = policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED)
+        logs = prompt.reuse.policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED)
         if prompt.captures and logs and not prompt.row.spans:
             prompt.attention = AttentionLog(layout, [capture.start for capture in prompt.captures])
 
-    def hold(self, load_id: int, prompt: PrefillPayload) -> None:
+    def hold(self, load_id: int, prompt: PrefillPayload, outlook: Outlook) -> None:
         """Read what is stored of a prompt's chunks from disk, and keep it until the prompt comes.
 
-        Nothing waits for these reads, and they wait for those that a prompt waits for.
+        Nothing waits for these reads, and they wait for those that a prompt waits for. Nothing is
+        read for a prompt that will be computed whole.
         """
         layout = layout_of(prompt.segments)
         if layout is None or not prompt.reuse.is_approximate:
+            return
+        judged = PromptGuard(layout, prompt.reuse, outlook, is_ahead=True)
+        if not judged.allows(judged.all_stored()):
+            self._cache.leave(load_id)
             return
         keys = self.keys_of(prompt.token_ids, prompt.cache_salt, layout)
         self._cache.hold(load_id, _probes(keys, layout, prompt.reuse))
@@ -426,6 +445,21 @@ def _reuse_nothing(prompt: Prompt, layout: PromptLayout, notes: tuple[str, ...])
     )
 
 
+def _compute_whole(prompt: Prompt, found: Mapping[int, Found], why: str) -> None:
+    """Leave a prompt an ordinary one, as that is predicted to take less time.
+
+    Mutates: the prompt's `fused`, which names the policy that was asked for and what was found.
+    """
+    log.info("prompt %d is computed whole: %s", prompt.id, why)
+    prompt.fused = FusedKv(
+        prompt.reuse.policy.value,
+        1.0,
+        dict(Counter(one.kind.value for one in found.values())),
+        primed_with=prompt.reuse.wants_primed_with,
+        computed_whole=why,
+    )
+
+
 def _log_all(prompt: Prompt, notes: Iterable[str]) -> None:
     for note in notes:
         log.info("prompt %d: %s", prompt.id, note)
@@ -437,8 +471,8 @@ def _worth_fetching(
     ends_s: Mapping[int, float],
     saved_token_s: float,
     busy_s: float,
-) -> tuple[dict[int, Found], LoadChoice]:
-    """Return what to fetch of what was found, soonest there first, and the choice behind it.
+) -> tuple[dict[int, Found], tuple[str, ...]]:
+    """Return what to fetch of what was found, soonest there first, and a note on what is left.
 
     Each would be in host memory after `ends_s`, a token that is loaded saves `saved_token_s`, and
     the engine is busy with others for `busy_s`.
@@ -449,11 +483,12 @@ def _worth_fetching(
         [saved_token_s * layout.chunks[index].tokens for index in order],
         busy_s,
     )
-    return {index: found[index] for index in order[: choice.loads]}, choice
-
-
-def _share_computed_anew(reuse: KvReuse) -> float:
-    """Return the share of a reused chunk's tokens that loading it does not save."""
-    if reuse.policy is ReusePolicy.FULL_REUSE:
-        return 0.0
-    return RATIO_DEFAULT if reuse.ratio == AUTO else float(reuse.ratio)
+    fetched = {index: found[index] for index in order[: choice.loads]}
+    if len(fetched) == len(found):
+        return fetched, ()
+    note = (
+        f"{len(found) - len(fetched)} of {len(found)} stored chunks were prefilled, not "
+        f"loaded: the prompt was predicted to be in after {choice.predicted_s:.3g} s so, "
+        f"and after {choice.all_loaded_s:.3g} s with all of them loaded"
+    )
+    return fetched, (note,)

@@ -26,7 +26,7 @@ from tests.helpers.tiny_models import prompt, tiny_model
 
 A, B, C = CHUNKS
 NEW = prompt(25, 5)
-ALL = KvReuse(ReusePolicy.FUSIONRAG, 1.0)
+ALL = KvReuse(ReusePolicy.FUSIONRAG, 1.0, always=True)
 DISK_BYTES = 1 << 28
 
 
