@@ -212,6 +212,8 @@ def passage_line(passage: Passage) -> str:
 
 
 def _fused_line(fused: FusedKv) -> str:
+    if fused.computed_whole:
+        return f"  chunk KV, {fused.policy}: the prompt was computed whole, {fused.computed_whole}"
     hits = ", ".join(f"{count} {kind}" for kind, count in fused.chunks.items())
     saw = fused.question.value if fused.question is not None else ""
     question = f" (the question {saw}{', ahead' if fused.was_ahead else ''})" if saw else ""

@@ -131,6 +131,11 @@ class PromptKeys:
         """The chunks' digests, with their owners' salts: what contexts name them by."""
         return tuple(self._owned)
 
+    @property
+    def own_chunks(self) -> tuple[bytes, ...]:
+        """The chunks' digests, with the salt of the prompt: what it stores is found by them."""
+        return tuple(self._chunks)
+
     def exact_record(self, index: int, base: int) -> ChunkRecord:
         """Name raw KV computed by full attention over the prompt as it stands up to this chunk."""
         return self._record(index, self._paths[index][0], base, self._chunks, saw_others=True)

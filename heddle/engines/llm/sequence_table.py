@@ -181,4 +181,4 @@ class SequenceTable:
         if isinstance(sequence.purpose, Priming) and self._primer is not None:
             self._primer.store(sequence, self._clock.now_s())
         elif self._fuser is not None:
-            self._fuser.keep(sequence, self._clock.now_s())
+            self._fuser.keep(sequence, self._clock)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from heddle.core.gauges import CHUNK_KV_FUSED, CHUNK_KV_WHOLE
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
+from heddle.core.ports import Clock
 from heddle.core.results import FusedKv
 from heddle.costs.load_choice import choose_loads
 from heddle.engines.llm.fusion.asked_questions import AskedQuestions, QuestionScorer
@@ -19,6 +20,7 @@ from heddle.engines.llm.fusion.attention_log import AttentionLog
 from heddle.engines.llm.fusion.fused_prompt import ReusedChunk, ScoredAhead
 from heddle.engines.llm.fusion.fusion import Fusion
 from heddle.engines.llm.fusion.prompt_layout import PromptLayout, layout_of
+from heddle.engines.llm.reuse.chunk_keeping import ChunkKeeping
 from heddle.engines.llm.reuse.guard import FusionGuard, Outlook, PromptGuard, ratio_of
 from heddle.engines.llm.sequence import Capture
 from heddle.engines.llm.sequence import Sequence as Prompt
@@ -156,7 +158,7 @@ class Fuser:
 
     Mutates: a prompt's `fusion`, `fused`, `captures`, `unprimed`, `attention`, and the counts of
     its loads; pins entries of the store until `drop`. What questions that were run ahead look for
-    is in `asked`; `guard` says which prompts are computed whole.
+    is in `asked`; `guard` says which prompts are computed whole, `keeping` which chunks are stored.
     """
 
     def __init__(self, cache: ChunkCache, exporter: ChunkExporter, fingerprint: str) -> None:
@@ -165,6 +167,7 @@ class Fuser:
         self._fingerprint = fingerprint
         self.asked = AskedQuestions(exporter)
         self.guard = FusionGuard()
+        self.keeping = ChunkKeeping()
         self._loading: dict[bytes, list[Prompt]] = {}
         self._held: dict[int, tuple[bytes, ...]] = {}  # by the prompt's id
 
@@ -222,7 +225,7 @@ class Fuser:
         is_ahead = prompt.reuse.asks_alone and self.asked.knows(prompt.salt, question)
         judged = self.guard.prompt(layout, prompt.reuse, outlook, is_ahead=is_ahead)
         if problem := self.guard.against_all(judged):
-            _compute_whole(prompt, {}, problem)
+            _compute_whole(prompt, (), problem)
             return
         keys = self.keys_of(prompt.token_ids, prompt.salt, layout)
         found = self.look_up(_probes(keys, layout, prompt.reuse), now_s)
@@ -236,16 +239,18 @@ class Fuser:
         wait_s = max((ends_s[index] - busy_s for index in fetched), default=0.0)
         problem = self.guard.against(judged, kinds, max(0.0, wait_s)) if fetched else ""
         if problem:
-            _compute_whole(prompt, found, problem)
+            looks = [found[i].kind if i in found else HitKind.MISS for i in range(len(keys))]
+            _compute_whole(prompt, looks, problem)
             kept, name = frozenset(found), keys.exact_record
         else:
             kept = self.fuse(prompt, layout, keys, fetched, now_s, notes)
             self.guard.fused += bool(kept)
             name = keys.approximate_record if kept else keys.exact_record
+        wanted = self._worth_keeping(prompt, keys, found, saved_token_s)
         prompt.captures = tuple(
             Capture(chunk.start, chunk.stop, name(index, chunk.start))
             for index, chunk in enumerate(layout.chunks)
-            if index not in kept
+            if index in wanted and index not in kept
         )
         logs = prompt.reuse.policy in (ReusePolicy.CACHECRAFT, ReusePolicy.CACHECRAFT_FIXED)
         if prompt.captures and logs and not prompt.row.spans:
@@ -355,11 +360,14 @@ class Fuser:
                 self._loading[key].remove(prompt)
             self._cache.release(key)
 
-    def keep(self, prompt: Prompt, now_s: float) -> None:
+    def keep(self, prompt: Prompt, clock: Clock) -> None:
         """Store the KV of the chunks that a prompt has computed, for prompts to come."""
+        started_s, tokens = clock.now_s(), 0
         for capture in prompt.captures:
             if capture.stop <= prompt.num_computed_tokens:
-                self.store(prompt, capture, now_s)
+                self.store(prompt, capture, started_s)
+                tokens += capture.stop - capture.start
+        self.keeping.took(tokens, clock.now_s() - started_s)
 
     def keeps(self, record: ChunkRecord) -> bool:
         """Whether this very KV lies on disk, or is on its way there."""
@@ -385,6 +393,20 @@ class Fuser:
         for chunk in layout.chunks:
             keys.append(chunk.token_ids, chunk.chunk_id, is_public=chunk.is_public)
         return keys
+
+    def _worth_keeping(
+        self, prompt: Prompt, keys: PromptKeys, found: Mapping[int, Found], saved_token_s: float
+    ) -> frozenset[int]:
+        """Return the indices of the chunks whose KV is stored where it is computed.
+
+        Mutates: counts the prompt's chunks.
+        """
+        known = [
+            self.keeping.note(chunk, is_stored=index in found)
+            for index, chunk in enumerate(keys.own_chunks)
+        ]
+        are_new = prompt.reuse.always or self.keeping.pays_for_new(saved_token_s)
+        return frozenset(index for index, is_known in enumerate(known) if is_known or are_new)
 
     def _fetch(
         self, found: Found, keys: PromptKeys, layout: PromptLayout, index: int
@@ -445,16 +467,17 @@ def _reuse_nothing(prompt: Prompt, layout: PromptLayout, notes: tuple[str, ...])
     )
 
 
-def _compute_whole(prompt: Prompt, found: Mapping[int, Found], why: str) -> None:
+def _compute_whole(prompt: Prompt, looks: Iterable[HitKind], why: str) -> None:
     """Leave a prompt an ordinary one, as that is predicted to take less time.
 
-    Mutates: the prompt's `fused`, which names the policy that was asked for and what was found.
+    Mutates: the prompt's `fused`, which names the policy that was asked for, and how its chunks
+        were found where they were looked for.
     """
     log.info("prompt %d is computed whole: %s", prompt.id, why)
     prompt.fused = FusedKv(
         prompt.reuse.policy.value,
         1.0,
-        dict(Counter(one.kind.value for one in found.values())),
+        dict(Counter(kind.value for kind in looks)),
         primed_with=prompt.reuse.wants_primed_with,
         computed_whole=why,
     )

@@ -1,4 +1,4 @@
-"""Short prompts are computed whole and long ones fused, by the engine's own measured steps."""
+"""Short prompts are computed whole and long ones fused, by the engine's own measured times."""
 
 import pytest
 
@@ -22,18 +22,28 @@ class Stepped:
         return self.seconds
 
 
-@pytest.fixture(scope="module")
-def serving():
-    """An engine that knows all chunks, and what its steps take."""
+def timed():
+    """Return an engine whose steps, and what it stores, take a known time."""
     clock = Stepped()
     serving = FusedServing(tiny_model("llama"), guarded=True, clock=clock)
-    run = serving.worker.run
+    run, export_chunk = serving.worker.run, serving.worker.export_chunk
 
-    def timed(batch):
+    def timed_run(batch):
         clock.seconds += STEP_S + TOKEN_S * batch.tokens
         return run(batch)
 
-    serving.worker.run = timed
+    def timed_export(slots, record):
+        clock.seconds += 0.2 * TOKEN_S * len(slots)
+        return export_chunk(slots, record)
+
+    serving.worker.run, serving.worker.export_chunk = timed_run, timed_export
+    return serving
+
+
+@pytest.fixture(scope="module")
+def serving():
+    """An engine that knows all chunks, and what its steps take."""
+    serving = timed()
     for number in range(8):
         serving.ask(segments(PREFIX, [CHUNKS[number]], prompt(5, 9)), KvReuse(), new_tokens=3)
     always = KvReuse(ReusePolicy.FULL_REUSE, 0.0, always=True)
@@ -74,7 +84,17 @@ def test_a_long_prompt_of_new_chunks_stores_them_and_the_next_one_is_fused(servi
     first, is_exact = asked(serving, [CHUNKS[0], *new], 22)
     assert is_exact
     assert "with stored KV of 1 of its 8 chunks" in first.computed_whole
-    assert first.chunks == {"exact": 1}
+    assert first.chunks == {"exact": 1, "miss": 7}
     again, _ = asked(serving, [*new, CHUNKS[0]], 23)
     assert again.computed_whole == ""
     assert again.tokens_recomputed > 0
+
+
+def test_new_chunks_that_hardly_come_again_are_stored_the_second_time():
+    serving = timed()
+    prompts = [[prompt(60, 100 + 8 * n + i) for i in range(8)] for n in range(9)]
+    for number, chunks in enumerate(prompts):
+        asked(serving, chunks, number)
+    assert serving.store.stats().entries == 64  # all of the first eight prompts
+    asked(serving, prompts[-1], 50)
+    assert serving.store.stats().entries == 72
