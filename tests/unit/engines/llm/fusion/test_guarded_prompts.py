@@ -23,7 +23,7 @@ class Stepped:
 
 
 def timed():
-    """Return an engine whose steps, and what it stores, take a known time."""
+    """Return an engine that knows all of CHUNKS, and what its steps and its storing take."""
     clock = Stepped()
     serving = FusedServing(tiny_model("llama"), guarded=True, clock=clock)
     run, export_chunk = serving.worker.run, serving.worker.export_chunk
@@ -37,19 +37,17 @@ def timed():
         return export_chunk(slots, record)
 
     serving.worker.run, serving.worker.export_chunk = timed_run, timed_export
+    for chunk in CHUNKS:
+        serving.ask(segments(PREFIX, [chunk], prompt(5, 9)), KvReuse(), new_tokens=3)
+    always = KvReuse(ReusePolicy.FULL_REUSE, 0.0, always=True)
+    for chunk in CHUNKS:
+        serving.ask(segments(PREFIX, [chunk], prompt(5, 10)), always)
     return serving
 
 
 @pytest.fixture(scope="module")
 def serving():
-    """An engine that knows all chunks, and what its steps take."""
-    serving = timed()
-    for number in range(8):
-        serving.ask(segments(PREFIX, [CHUNKS[number]], prompt(5, 9)), KvReuse(), new_tokens=3)
-    always = KvReuse(ReusePolicy.FULL_REUSE, 0.0, always=True)
-    for chunk in CHUNKS:
-        serving.ask(segments(PREFIX, [chunk], prompt(5, 10)), always)
-    return serving
+    return timed()
 
 
 def asked(serving, chunks, seed):
@@ -95,6 +93,6 @@ def test_new_chunks_that_hardly_come_again_are_stored_the_second_time():
     prompts = [[prompt(60, 100 + 8 * n + i) for i in range(8)] for n in range(9)]
     for number, chunks in enumerate(prompts):
         asked(serving, chunks, number)
-    assert serving.store.stats().entries == 64  # all of the first eight prompts
+    assert serving.store.stats().entries == 64  # CHUNKS, and those of the first seven prompts
     asked(serving, prompts[-1], 50)
     assert serving.store.stats().entries == 72
