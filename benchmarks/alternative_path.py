@@ -48,6 +48,30 @@ class Mix:
     tokens_min: int = 128
     tokens_max: int = 512
 
+    def drawn(self, seed: int) -> tuple[list["Prompt"], range, dict[int, int]]:
+        """Draw the prompts; returns them, the preprocessed chunks, and all chunks' sizes.
+
+        Chunk ids: the knowledge base from 0, the shared uploads behind it, then the unique ones.
+        """
+        rng = np.random.default_rng(seed)
+        weights = 1 / np.arange(1, self.pool + 1) ** self.zipf
+        weights /= weights.sum()
+        rest = 1 - self.knowledge_base_share
+        shared = rest * self.shared_to_unique / (1 + self.shared_to_unique)
+        shares = (self.knowledge_base_share, shared, rest - shared)
+        unique = itertools.count(2 * self.pool)
+        prompts = []
+        for query in range(self.queries):
+            counts = rng.multinomial(self.chunks, shares)
+            chunks = [
+                *rng.choice(self.pool, counts[0], replace=False, p=weights).tolist(),
+                *(self.pool + rng.choice(self.pool, counts[1], replace=False, p=weights)).tolist(),
+                *itertools.islice(unique, int(counts[2])),
+            ]
+            prompts.append(Prompt(float(query), (0,), tuple(rng.permutation(chunks).tolist())))
+        lengths = rng.integers(self.tokens_min, self.tokens_max + 1, next(unique))
+        return prompts, range(self.pool), dict(enumerate(lengths.tolist()))
+
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
@@ -73,11 +97,19 @@ class Outcome:
         """Share of the chunks that were found."""
         return 1 - self.hits[HitKind.MISS.value] / self.references
 
+    def beside(self, prefix: "Outcome") -> dict[str, float]:
+        """Return the figures of the paper, beside what a prefix cache did with the same stream."""
+        return {
+            "hit_rate": self.hit_rate,
+            "storage_drop": 1 - self.stored_tokens / prefix.stored_tokens,
+            "recompute_drop": 1 - self.redundant_prefills / prefix.redundant_prefills,
+        }
+
 
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Run mix, grid and trace; returns settings, a row for each case and form, the headline."""
     mix = Mix(queries=200) if quick else Mix()
-    table = [*_case("paper's mix", *_mixed(mix, seed))]
+    table = [*_case("paper's mix", *mix.drawn(seed))]
     if not quick:
         for name, prompts, sizes in _traces():
             table += _case(name, prompts, (), sizes)
@@ -119,20 +151,16 @@ def _case(
             "case": name,
             "form": form,
             **asdict(outcome),
-            "hit_rate": outcome.hit_rate,
-            "storage_drop": 1 - outcome.stored_tokens / prefix.stored_tokens,
-            "recompute_drop": 1 - outcome.redundant_prefills / prefix.redundant_prefills,
+            **outcome.beside(prefix),
         }
 
 
 def _drops(mix: Mix, seed: int) -> tuple[float, float]:
     """Return by how much ours stores less, and computes less again, than a prefix cache."""
-    prompts, preprocessed, sizes = _mixed(mix, seed)
-    prefix, alias = (simulate(f, prompts, preprocessed, sizes) for f in ("prefix", "alias"))
-    return (
-        1 - alias.stored_tokens / prefix.stored_tokens,
-        1 - alias.redundant_prefills / prefix.redundant_prefills,
-    )
+    drawn = mix.drawn(seed)
+    prefix, alias = (simulate(form, *drawn) for form in ("prefix", "alias"))
+    figures = alias.beside(prefix)
+    return figures["storage_drop"], figures["recompute_drop"]
 
 
 def simulate(
@@ -184,30 +212,6 @@ def _grid(mix: Mix, steps: Sequence[float]) -> Iterator[Mix]:
             pool=round(mix.pool * pool),
             zipf=mix.zipf * zipf,
         )
-
-
-def _mixed(mix: Mix, seed: int) -> tuple[list[Prompt], range, dict[int, int]]:
-    """Draw the prompts of a mix; returns them, the preprocessed chunks, and all chunks' sizes.
-
-    Chunk ids: the knowledge base from 0, the shared uploads behind it, then the unique ones.
-    """
-    rng = np.random.default_rng(seed)
-    weights = 1 / np.arange(1, mix.pool + 1) ** mix.zipf
-    weights /= weights.sum()
-    shared = (1 - mix.knowledge_base_share) * mix.shared_to_unique / (1 + mix.shared_to_unique)
-    shares = (mix.knowledge_base_share, shared, 1 - mix.knowledge_base_share - shared)
-    unique = itertools.count(2 * mix.pool)
-    prompts = []
-    for query in range(mix.queries):
-        counts = rng.multinomial(mix.chunks, shares)
-        chunks = [
-            *rng.choice(mix.pool, counts[0], replace=False, p=weights).tolist(),
-            *(mix.pool + rng.choice(mix.pool, counts[1], replace=False, p=weights)).tolist(),
-            *itertools.islice(unique, int(counts[2])),
-        ]
-        prompts.append(Prompt(float(query), (0,), tuple(rng.permutation(chunks).tolist())))
-    lengths = rng.integers(mix.tokens_min, mix.tokens_max + 1, next(unique))
-    return prompts, range(mix.pool), dict(enumerate(lengths.tolist()))
 
 
 def _traces() -> Iterator[tuple[str, list[Prompt], dict[int, int]]]:

@@ -22,13 +22,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from typing import Final
 
 import numpy as np
 import torch
 
-from benchmarks.contenders.infinity_embedding import InfinityEncoder
+from benchmarks.contenders.infinity_embedding import infinity_if_installed
 from benchmarks.support.engine_driver import EngineDriver
 from heddle.core.errors import InputError
 from heddle.core.payloads import EmbedPayload
@@ -102,7 +101,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
     expected = heddle.vectors(texts[:32])
     np.testing.assert_allclose(expected, encoder.vectors(texts[:32]), atol=1e-4)
     with ExitStack() as started:
-        infinity, note = _infinity(settings.clients)
+        infinity, note = infinity_if_installed(default_model_dir(), settings.clients, WINDOW_ROWS)
         print(f"infinity-emb: {note}")
         if infinity is not None:
             started.callback(infinity.close)
@@ -140,15 +139,6 @@ def _rates(
             if repetition:  # the first one warms up
                 rates[key].append(len(texts) / seconds)
     return rates
-
-
-def _infinity(clients: int) -> tuple[InfinityEncoder | None, str]:
-    """Return infinity's engine and its version, or None and why it isn't among the contenders."""
-    try:
-        encoder = InfinityEncoder(default_model_dir(), clients, WINDOW_ROWS)
-    except ImportError as error:
-        return None, f"left out, it can't be imported ({error})"
-    return encoder, version("infinity-emb")
 
 
 class _Heddle:

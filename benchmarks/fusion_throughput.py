@@ -48,7 +48,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import torch
@@ -149,6 +149,22 @@ class Arrivals:
     requests: Sequence[Arrival]
     recorded_rate: float | None = None
 
+    @classmethod
+    def recorded(cls, requests: Sequence[dict[str, Any]], seed: int) -> Self:
+        """Return requests of the trace as they came, the first one at once.
+
+        Raises: InputError: all of them came in the same second.
+        """
+        began, seconds = requests[0]["t"], requests[-1]["t"] - requests[0]["t"]
+        if seconds <= 0:
+            raise InputError(
+                f"{TRACE}: the field t of {len(requests)} requests one after another is {began}; "
+                "a rate needs times that differ"
+            )
+        rate = (len(requests) - 1) / seconds
+        coming = [Arrival((one["t"] - began) * rate, _prompt(one, seed)) for one in requests]
+        return cls(coming, rate)
+
 
 @dataclass(frozen=True, slots=True)
 class Rate:
@@ -162,8 +178,7 @@ class Rate:
 class Case:
     """A model and what it is asked; `store_for` gives each run of a contender its chunk KV.
 
-    The latter is told what full attention takes for a prompt [s]. Engines have computed the
-    `beginnings` before a run.
+    The latter is told what full attention takes for a prompt [s].
     """
 
     name: str
@@ -171,7 +186,47 @@ class Case:
     repetitions: Sequence[Arrivals]
     contenders: tuple[Contender, ...]
     store_for: Callable[[Contender, float], AbstractContextManager[ChunkStore]]
-    beginnings: Sequence[Prompt] = ()
+
+    @property
+    def beginnings(self) -> list[Prompt]:
+        """What several prompts begin with before their passages, the longest of it.
+
+        Engines have computed it before a run.
+        """
+        counts: Counter[Prompt] = Counter()
+        for arrival in itertools.chain.from_iterable(one.requests for one in self.repetitions):
+            own = tuple(
+                itertools.takewhile(lambda part: part.role is not SegmentRole.CHUNK, arrival.prompt)
+            )
+            counts.update(own[:stop] for stop in range(1, len(own) + 1))
+        shared = [beginning for beginning, count in counts.items() if count >= SHARED_MIN]
+        continued = {beginning[:-1] for beginning in shared}
+        return [beginning for beginning in shared if beginning not in continued]
+
+    def row(
+        self, contender: Contender, found: Sequence[Mapping[Contender, Rate]], full_s: float
+    ) -> dict[str, object]:
+        """Return what was found of a contender; `x_first` is over the first one."""
+        rates = [one[contender].per_s for one in found]
+        gains = [one[contender].per_s / one[self.contenders[0]].per_s for one in found]
+        served = [one[contender].served for one in found]
+        row: dict[str, object] = {
+            "case": self.name,
+            "contender": contender.name,
+            "requests_per_s": statistics.median(rates),
+            "requests_per_s_range": [min(rates), max(rates)],
+            "x_first": statistics.median(gains),
+            "x_first_range": [min(gains), max(gains)],
+            "requests": sum(one.requests for one in served),
+            "tokens_computed": statistics.mean(one.tokens_computed for one in served),
+            "first_token_median_s": statistics.median(one.median_s for one in served),
+            "bound_s": BOUND * full_s,
+        }
+        recorded = [one.recorded_rate for one in self.repetitions if one.recorded_rate is not None]
+        if recorded:
+            compressed = [rate / before for rate, before in zip(rates, recorded, strict=True)]
+            row["compressed"] = statistics.median(compressed)
+        return row
 
 
 def run(quick: bool, seed: int) -> dict[str, object]:
@@ -237,14 +292,7 @@ def _in_memory(
     with closing(open_store(ChunkStoreSettings(HOST_BYTES))) as store:
         store_chunks(model, store, _prompts(repetitions), sizes.kv_bytes)
         # All runs take the same store: all chunks are in it, so they change nothing.
-        yield Case(
-            name,
-            model,
-            repetitions,
-            contenders,
-            lambda *_: nullcontext(store),
-            _beginnings(repetitions),
-        )
+        yield Case(name, model, repetitions, contenders, lambda *_: nullcontext(store))
 
 
 def _on_disk(sizes: Sizes, repetitions: Sequence[Arrivals], seed: int) -> Iterator[Case]:
@@ -268,8 +316,7 @@ def _on_disk(sizes: Sizes, repetitions: Sequence[Arrivals], seed: int) -> Iterat
             saved_token_s = (1 - RATIO) * full_s / prompt_tokens
             return stored.cold(saved_token_s if contender is BLOCKING else None)
 
-        beginnings = _beginnings(repetitions)
-        yield Case("disk", model, repetitions, (ASYNC, BLOCKING), cold, beginnings)
+        yield Case("disk", model, repetitions, (ASYNC, BLOCKING), cold)
 
 
 def _measure(case: Case, sizes: Sizes) -> list[dict[str, object]]:
@@ -284,7 +331,7 @@ def _measure(case: Case, sizes: Sizes) -> list[dict[str, object]]:
         found.append(_search(case, arrivals, searches, full_s, sizes))
         rates = ", ".join(f"{c.name} {rate.per_s:.3g}" for c, rate in found[-1].items())
         print(f"{case.name}, {len(found)} of {len(case.repetitions)}: {rates} a second", flush=True)
-    rows = [_row(case, contender, found, full_s) for contender in case.contenders]
+    rows = [case.row(contender, found, full_s) for contender in case.contenders]
     for row in rows:
         print("  ".join(f"{name} {_shown(value)}" for name, value in row.items()), flush=True)
     return rows
@@ -348,32 +395,6 @@ def _search(
     return met
 
 
-def _row(
-    case: Case, contender: Contender, found: Sequence[Mapping[Contender, Rate]], full_s: float
-) -> dict[str, object]:
-    """Return what was found of a contender; `x_first` is over the case's first one."""
-    rates = [one[contender].per_s for one in found]
-    gains = [one[contender].per_s / one[case.contenders[0]].per_s for one in found]
-    served = [one[contender].served for one in found]
-    row: dict[str, object] = {
-        "case": case.name,
-        "contender": contender.name,
-        "requests_per_s": statistics.median(rates),
-        "requests_per_s_range": [min(rates), max(rates)],
-        "x_first": statistics.median(gains),
-        "x_first_range": [min(gains), max(gains)],
-        "requests": sum(one.requests for one in served),
-        "tokens_computed": statistics.mean(one.tokens_computed for one in served),
-        "first_token_median_s": statistics.median(one.median_s for one in served),
-        "bound_s": BOUND * full_s,
-    }
-    recorded = [one.recorded_rate for one in case.repetitions if one.recorded_rate is not None]
-    if recorded:
-        compressed = [rate / before for rate, before in zip(rates, recorded, strict=True)]
-        row["compressed"] = statistics.median(compressed)
-    return row
-
-
 def _serve(
     case: Case,
     contender: Contender,
@@ -401,19 +422,6 @@ def _prompts(repetitions: Sequence[Arrivals]) -> list[Prompt]:
     return [arrival.prompt for arrivals in repetitions for arrival in arrivals.requests]
 
 
-def _beginnings(repetitions: Sequence[Arrivals]) -> list[Prompt]:
-    """Return what several prompts begin with before their passages, the longest of it."""
-    counts: Counter[Prompt] = Counter()
-    for arrival in itertools.chain.from_iterable(one.requests for one in repetitions):
-        own = tuple(
-            itertools.takewhile(lambda part: part.role is not SegmentRole.CHUNK, arrival.prompt)
-        )
-        counts.update(own[:stop] for stop in range(1, len(own) + 1))
-    shared = [beginning for beginning, count in counts.items() if count >= SHARED_MIN]
-    continued = {beginning[:-1] for beginning in shared}
-    return [beginning for beginning in shared if beginning not in continued]
-
-
 def _poisson(prompts: Iterator[Prompt], *seed: int) -> Arrivals:
     gaps = np.random.default_rng((*seed, 5)).exponential(1.0, POISSON_ARRIVALS)
     return Arrivals([Arrival(at, next(prompts)) for at in np.cumsum(gaps).tolist()])
@@ -425,23 +433,9 @@ def _ragpulse(repetitions: int, window: int, seed: int) -> list[Arrivals]:
     Raises: InputError: the trace is not in the data folder, or has no times.
     """
     requests = list(itertools.islice(data_rows(TRACE), repetitions * window))
-    return [_window(requests[i * window : (i + 1) * window], seed) for i in range(repetitions)]
-
-
-def _window(requests: Sequence[dict[str, Any]], seed: int) -> Arrivals:
-    """Return requests of the trace as they came, the first one at once.
-
-    Raises: InputError: all of them came in the same second.
-    """
-    began, seconds = requests[0]["t"], requests[-1]["t"] - requests[0]["t"]
-    if seconds <= 0:
-        raise InputError(
-            f"{TRACE}: the field t of {len(requests)} requests one after another is {began}; "
-            "a rate needs times that differ"
-        )
-    rate = (len(requests) - 1) / seconds
-    coming = [Arrival((one["t"] - began) * rate, _prompt(one, seed)) for one in requests]
-    return Arrivals(coming, rate)
+    return [
+        Arrivals.recorded(requests[i * window : (i + 1) * window], seed) for i in range(repetitions)
+    ]
 
 
 def _prompt(request: dict[str, Any], seed: int) -> Prompt:

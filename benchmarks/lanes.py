@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 from benchmarks.support.echo_lane import EchoLane, echo_lane
 from benchmarks.support.held_cores import held_to
@@ -60,6 +60,19 @@ class Pair(NamedTuple):
         """How many times the process lane's figure the other's is."""
         return self.tcp / self.process
 
+    @classmethod
+    def in_turns(
+        cls, turns: int, contenders: tuple[T, T], figure: Callable[[T], float]
+    ) -> list[Self]:
+        """Return a figure of both contenders, who take turns; the first turn only warms up."""
+        pairs = []
+        for turn in range(turns + 1):
+            first, second = contenders if turn % 2 else contenders[::-1]
+            one, other = figure(first), figure(second)
+            pairs.append(cls(one, other) if turn % 2 else cls(other, one))
+            print(f"{pairs[-1].process * 1e3:.3f} {pairs[-1].tcp * 1e3:.3f} ms", flush=True)
+        return pairs[1:]
+
 
 def run(quick: bool, seed: int) -> dict[str, object]:
     """Measure both lanes in turns."""
@@ -98,7 +111,7 @@ def _lanes(agent: LocalAgent, sizes: Sizes) -> tuple[list[Pair], list[Pair]]:
         def cpu(lane: EchoLane) -> float:
             return lane.cpu_s(sizes.tasks, IN_FLIGHT)
 
-        return _in_turns(sizes.turns, lanes, round_trip), _in_turns(sizes.turns, lanes, cpu)
+        return Pair.in_turns(sizes.turns, lanes, round_trip), Pair.in_turns(sizes.turns, lanes, cpu)
 
 
 def _questions(agent: LocalAgent, sizes: Sizes, own_core: int) -> list[Pair]:
@@ -116,7 +129,7 @@ def _questions(agent: LocalAgent, sizes: Sizes, own_core: int) -> list[Pair]:
                     times_s.append(time.perf_counter() - began_s)
                 return statistics.median(times_s)
 
-            return _in_turns(sizes.turns, (here, there), ask)
+            return Pair.in_turns(sizes.turns, (here, there), ask)
 
 
 @contextmanager
@@ -136,14 +149,3 @@ def _server_on(agent: LocalAgent, corpus: Path, own_core: int) -> Iterator[Serve
         )
     with server:
         yield server
-
-
-def _in_turns(turns: int, contenders: tuple[T, T], figure: Callable[[T], float]) -> list[Pair]:
-    """Return a figure of both contenders, who take turns; the first turn only warms up."""
-    pairs = []
-    for turn in range(turns + 1):
-        first, second = contenders if turn % 2 else contenders[::-1]
-        one, other = figure(first), figure(second)
-        pairs.append(Pair(one, other) if turn % 2 else Pair(other, one))
-        print(f"{pairs[-1].process * 1e3:.3f} {pairs[-1].tcp * 1e3:.3f} ms", flush=True)
-    return pairs[1:]

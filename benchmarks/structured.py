@@ -19,17 +19,14 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final
 
-import jsonschema
-
 from benchmarks.support.engine_driver import EngineDriver
 from benchmarks.support.structured_tasks import Task, tasks
-from heddle.app.chat.tool_calls import constraint_of, parse, render
+from heddle.app.chat.tool_calls import render
 from heddle.app.chat.tools import ToolChoice
 from heddle.app.models.model_source import model_directory
 from heddle.app.models.smollm2 import SMOLLM2
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.prompts.constraint import Constraint
 from heddle.core.results import FinishReason, Generated, Prefilled
 from heddle.core.system_text import SystemText
 from heddle.core.tasks import Optimizations
@@ -102,7 +99,7 @@ class _Bench:
 
     def constrained(self, group: tuple[Task, ...]) -> tuple[list[Generated], float]:
         """Return the texts of some tasks, and how long they took [s]."""
-        samplings = [Sampling(self._tokens_max, constraint=_constraint(task)) for task in group]
+        samplings = [Sampling(self._tokens_max, constraint=task.constraint) for task in group]
         return self._write(group, samplings)
 
     def free(self, group: tuple[Task, ...], tokens: list[int]) -> float:
@@ -150,33 +147,8 @@ def _parts(task: Task) -> tuple[SystemText | str, ...]:
     return SystemText(system["content"]), user["content"]
 
 
-def _constraint(task: Task) -> Constraint | None:
-    if not task.tools:
-        return Constraint.json_schema(task.schema)
-    return constraint_of(ToolChoice.of(list(task.tools), task.tool_choice))
-
-
 def _checked(task: Task, generated: Generated) -> Written:
-    return Written(task, generated, _is_valid(task, generated.text))
-
-
-def _is_valid(task: Task, text: str) -> bool:
-    """Whether a text is what its task wants, by jsonschema."""
-    value, schema = text, task.schema
-    if task.tools:
-        choice = ToolChoice.of(list(task.tools), task.tool_choice)
-        calls = parse(text, choice)
-        if len(calls) != 1:
-            return False
-        given = {tool["function"]["name"]: tool["function"] for tool in task.tools}
-        schema, value = given[calls[0].name]["parameters"], calls[0].arguments
-    checker = jsonschema.Draft202012Validator(
-        schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
-    )
-    try:
-        return bool(checker.is_valid(json.loads(value)))
-    except ValueError:
-        return False
+    return Written(task, generated, task.is_met_by(generated.text))
 
 
 def _row(one: Written) -> dict[str, Any]:

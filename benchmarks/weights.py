@@ -11,21 +11,17 @@
 --dtype NAME: the number type; else what the engine takes by itself. --questions N of the reader.
 """
 
-import math
 import random
 import tempfile
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from benchmarks.support.data import rows
 from benchmarks.support.reusing_model import Prompts, ReusingModel
-from benchmarks.support.text_model import TextModel
+from benchmarks.support.text_reading import TOKENS, read_both_ways
 from heddle.app.models.model_source import READER, model_directory
 from heddle.app.models.smollm2 import SMOLLM2
 from heddle.cli.progress import ProgressLines
@@ -43,8 +39,6 @@ QUESTIONS: Final = 1000
 QUESTIONS_QUICK: Final = 60
 PASSAGES: Final = 10
 PASSAGES_QUICK: Final = 3
-TOKENS: Final = 201  # of a passage: 200 of them have one behind them
-AT_ONCE: Final = {"steps of 16": 16, "at once": TOKENS}
 
 
 def run(
@@ -63,7 +57,7 @@ def run(
     answers = {weights: _f1(asked, weights, dtype) for weights in (WHOLE, INT8)}
     drop = estimate_difference(answers[WHOLE], answers[INT8], seed)
     texts = _passages(directory, PASSAGES_QUICK if quick else PASSAGES, seed)
-    read = _read(directory, texts, taken)
+    read = read_both_ways(directory, texts, taken)
     return {
         "settings": {"dtype": str(taken), "threads": torch.get_num_threads()},
         "rows": [
@@ -110,64 +104,3 @@ def _passages(directory: Path, count: int, seed: int) -> list[list[int]]:
     encoded = (list(tokenizer.encode_slot(text)) for text in texts)
     long = (tokens[:TOKENS] for tokens in encoded if len(tokens) >= TOKENS)
     return [tokens for tokens, _ in zip(long, range(count), strict=False)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """A number type, how weights are kept, and how many tokens a step has, in words."""
-
-    dtype: torch.dtype
-    weights: str
-    at_once: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Foreseen:
-    """The likeliest token behind each, and the loss of the one that stands there. Shapes: [n]."""
-
-    tokens: Tensor
-    losses: Tensor
-
-    @property
-    def loss(self) -> float:
-        return float(self.losses.mean())
-
-
-def _read(directory: Path, texts: list[list[int]], dtype: torch.dtype) -> list[dict[str, Any]]:
-    """Return what changes by int8, and by the number type if it is not float32."""
-    found: dict[_Way, _Foreseen] = {}
-    numbers = dict.fromkeys([(dtype, WHOLE), (dtype, INT8), (torch.float32, WHOLE)])
-    for number, weights in numbers:
-        model = TextModel(directory, number, weights, TOKENS)
-        for name, at_once in AT_ONCE.items():
-            found[_Way(number, weights, name)] = _foreseen(model, texts, at_once)
-    compared = []
-    for name in AT_ONCE:
-        full = _Way(dtype, WHOLE, name)
-        compared.append((_Way(dtype, INT8, name), full))
-        if dtype is not torch.float32:
-            compared.append((full, _Way(torch.float32, WHOLE, name)))
-    return [_compared(way, other, found) for way, other in compared]
-
-
-def _foreseen(model: TextModel, texts: list[list[int]], at_once: int) -> _Foreseen:
-    tokens, losses = [], []
-    for text in texts:
-        logits = model.logits(text, at_once)[:-1]
-        tokens.append(logits.argmax(dim=-1))
-        losses.append(F.cross_entropy(logits, torch.tensor(text[1:]), reduction="none"))
-    return _Foreseen(torch.cat(tokens), torch.cat(losses))
-
-
-def _compared(way: _Way, other: _Way, found: dict[_Way, _Foreseen]) -> dict[str, Any]:
-    one, two = found[way], found[other]
-    return {
-        "weights": way.weights,
-        "dtype": str(way.dtype),
-        "tokens": way.at_once,
-        "beside": f"{other.weights} in {other.dtype}",
-        "scored": len(one.tokens),
-        "same_token": float((one.tokens == two.tokens).float().mean()),
-        "perplexity": math.exp(one.loss),
-        "perplexity_rise": math.exp(one.loss - two.loss) - 1,
-    }

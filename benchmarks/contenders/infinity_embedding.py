@@ -9,9 +9,21 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
+
+
+def infinity_if_installed(
+    model: Path, clients: int, rows: int
+) -> tuple["InfinityEncoder | None", str]:
+    """Return infinity's engine and its version, or None and why it isn't among the contenders."""
+    try:
+        encoder = InfinityEncoder(model, clients, rows)
+    except ImportError as error:
+        return None, f"left out, it can't be imported ({error})"
+    return encoder, version("infinity-emb")
 
 
 class InfinityEncoder:

@@ -103,6 +103,11 @@ class EchoLane:
         self._take(in_flight)
         return (self._used_s() - before_s) / tasks
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether every task has ended once, and was waited for."""
+        return not self._taken and not self._port.live
+
     def _send(self, tasks: int) -> None:
         for _ in range(tasks):
             identity = Identity(1, "echo")
@@ -128,4 +133,6 @@ def echo_lane(limits: LaneLimits, start: Starter = LaneProcess) -> Iterator[Echo
     factory = "benchmarks.support.echo_lane:build_engine"
     spec = EngineSpec("echo", factory, EchoSettings(), 1 << 16, KINDS)
     with ProcessLane(LaneSpec("echo", (spec,)), limits, start) as lane:
-        yield EchoLane(lane, lane.ports["echo"], psutil.Process(lane.health.pid))
+        echo = EchoLane(lane, lane.ports["echo"], psutil.Process(lane.health.pid))
+        yield echo
+        assert echo.is_at_rest, "a task has ended twice, or never"

@@ -1,8 +1,15 @@
 """What a model is asked to write in a given form: an instruction and a JSON schema, or tools."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+import jsonschema
+
+from heddle.app.chat.tool_calls import constraint_of, parse
+from heddle.app.chat.tools import ToolChoice
+from heddle.core.prompts.constraint import Constraint
 
 Schema = dict[str, Any]
 
@@ -16,6 +23,30 @@ class Task:
     schema: Schema
     tools: tuple[Schema, ...] = ()
     tool_choice: object = None
+
+    @property
+    def constraint(self) -> Constraint | None:
+        """What a text must be to suit it."""
+        if not self.tools:
+            return Constraint.json_schema(self.schema)
+        return constraint_of(ToolChoice.of(list(self.tools), self.tool_choice))
+
+    def is_met_by(self, text: str) -> bool:
+        """Whether a text suits it, by jsonschema."""
+        value, schema = text, self.schema
+        if self.tools:
+            calls = parse(text, ToolChoice.of(list(self.tools), self.tool_choice))
+            if len(calls) != 1:
+                return False
+            given = {tool["function"]["name"]: tool["function"] for tool in self.tools}
+            schema, value = given[calls[0].name]["parameters"], calls[0].arguments
+        checker = jsonschema.Draft202012Validator(
+            schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER
+        )
+        try:
+            return bool(checker.is_valid(json.loads(value)))
+        except ValueError:
+            return False
 
 
 def shape(**properties: Schema) -> Schema:

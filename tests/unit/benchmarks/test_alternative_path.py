@@ -2,8 +2,7 @@
 
 import pytest
 
-from benchmarks import alternative_path
-from benchmarks.alternative_path import PAPER
+from benchmarks.alternative_path import FORMS, PAPER, Mix, simulate
 
 POINTS_MAX = 3.0
 
@@ -11,9 +10,13 @@ POINTS_MAX = 3.0
 @pytest.fixture(scope="module")
 def points():
     """Return how far the forms are from the paper's figures, in points, at the fixed seed."""
-    mix = alternative_path._mixed(alternative_path.Mix(), seed=0)
-    rows = alternative_path._case("paper's mix", *mix)
-    return {row["form"]: [100 * (row[name] - PAPER[name]) for name in PAPER] for row in rows}
+    drawn = Mix().drawn(seed=0)
+    prefix, *others = (simulate(form, *drawn) for form in FORMS)
+    figures = [outcome.beside(prefix) for outcome in others]
+    return {
+        form: [100 * (found[name] - PAPER[name]) for name in PAPER]
+        for form, found in zip(FORMS[1:], figures, strict=True)
+    }
 
 
 def test_the_form_as_printed_comes_to_the_paper_s_figures(points):

@@ -126,7 +126,7 @@ def test_what_several_prompts_begin_with_is_known_before_a_run():
     chunk = Segment((7,), SegmentRole.CHUNK)
     prompts = [(system, kind, chunk)] * 3 + [(system, odd, chunk)] * 2 + [(odd, chunk)] * 2
     arrivals = fusion_throughput.Arrivals([Arrival(0.0, prompt) for prompt in prompts])
-    assert fusion_throughput._beginnings([arrivals]) == [(system, kind)]
+    assert case_of(arrivals).beginnings == [(system, kind)]
 
 
 def test_a_request_of_the_trace_is_a_prompt():
@@ -137,7 +137,9 @@ def test_a_request_of_the_trace_is_a_prompt():
         "web": [],
         "user": [[4, 1]],
     }
-    prompt = fusion_throughput._prompt(request, seed=0)
+    both = [{"t": t, **request} for t in (0.0, 1.0)]
+    prompt, same = (one.prompt for one in fusion_throughput.Arrivals.recorded(both, 0).requests)
+    assert prompt == same
     assert [len(part.token_ids) for part in prompt] == [5, 2, 4, 5, 1]
     roles = [part.role is SegmentRole.CHUNK for part in prompt]
     assert roles == [False, False, True, True, False]
@@ -147,7 +149,7 @@ def test_a_request_of_the_trace_is_a_prompt():
 def test_a_window_of_the_trace_begins_at_once_and_comes_one_a_second():
     parts = {name: [] for name in ("system", "passages", "history", "web")}
     requests = [{"t": t, "user": [[1, 8]], **parts} for t in (30.0, 40.0, 70.0, 110.0)]
-    window = fusion_throughput._window(requests, seed=0)
+    window = fusion_throughput.Arrivals.recorded(requests, seed=0)
     assert [arrival.at for arrival in window.requests] == pytest.approx([0.0, 0.375, 1.5, 3.0])
     assert window.recorded_rate == pytest.approx(3 / 80)
 
@@ -155,7 +157,11 @@ def test_a_window_of_the_trace_begins_at_once_and_comes_one_a_second():
 def test_a_window_of_the_trace_without_times_is_refused():
     parts = {name: [] for name in ("system", "passages", "history", "web")}
     with pytest.raises(InputError, match="field t of 2 requests"):
-        fusion_throughput._window([{"t": 7.0, "user": [[1, 8]], **parts}] * 2, seed=0)
+        fusion_throughput.Arrivals.recorded([{"t": 7.0, "user": [[1, 8]], **parts}] * 2, seed=0)
+
+
+def case_of(*repetitions, contenders=()):
+    return fusion_throughput.Case("made up", None, repetitions, contenders, None)
 
 
 def found(per_s, computed):
@@ -164,13 +170,13 @@ def found(per_s, computed):
 
 def test_gains_are_taken_within_a_repetition():
     first, other = fusion_throughput.PREFIX_CACHE, fusion_throughput.FUSIONRAG
-    case = fusion_throughput.Case("made up", None, (), (first, other), None)
+    case = case_of(contenders=(first, other))
     rates = [
         {first: found(1.0, 100), other: found(3.0, 40)},
         {first: found(2.0, 100), other: found(2.0, 50)},
         {first: found(4.0, 100), other: found(8.0, 60)},
     ]
-    row = fusion_throughput._row(case, other, rates, full_s=0.2)
+    row = case.row(other, rates, full_s=0.2)
     assert (row["x_first"], row["x_first_range"]) == (2.0, [1.0, 3.0])
     assert (row["requests_per_s"], row["tokens_computed"]) == (3.0, 50)
     assert row["bound_s"] == pytest.approx(0.6)

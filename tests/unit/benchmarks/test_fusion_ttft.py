@@ -7,7 +7,7 @@ import torch
 
 from benchmarks import fusion_ttft
 from benchmarks.fusion_ttft import CHUNK_TOKENS, PLANS, QUICK
-from benchmarks.support.random_llama import Shape, random_llama
+from benchmarks.support.random_llama import Shape
 from heddle.core.errors import InputError
 
 
@@ -48,8 +48,7 @@ def test_every_ratio_and_tier_is_measured(tiers):
     tiny = Shape("tiny", 2, 32, 2, 64)
     plan = replace(QUICK["cpu"], shapes=(tiny,), lengths=(2 * CHUNK_TOKENS,), repetitions=1)
     plan = replace(plan, kv_bytes=1 << 24, chunk_kv_bytes=1 << 24, tiers=tiers)
-    model = random_llama(tiny, 0, plan.context_tokens_max)
-    rows = fusion_ttft.marked(fusion_ttft._measure(model, plan, tiny, plan.lengths[0], seed=0))
+    rows = fusion_ttft.measured(plan, "cpu", ("float32",), seed=0)
     measured = [(row["ratio"], row["tier"], row["question"]) for row in rows]
     ways = {
         ratio: ["alone", "ahead", "with_context"] if ratio else ["alone"] for ratio in plan.ratios
@@ -64,7 +63,7 @@ def test_every_ratio_and_tier_is_measured(tiers):
     assert all(row["tokens_shared"] > 0 for row in rows if row["ratio"] == 0.0)
     aheads = 3 if "host" in tiers else 0
     assert [row["question"] for row in rows if row.get("asking_s", 0) > 0] == ["ahead"] * aheads
-    headline = fusion_ttft._headline(rows, plan)
+    headline = fusion_ttft.result(plan, "cpu", ("float32",), rows)["headline"]
     assert {name.split("_")[0] for name in headline} == {
         *(("x", "own", "share", "worst", "full", "tokens") if "host" in tiers else ()),
         *(("disk",) if "disk" in tiers else ()),
@@ -94,7 +93,7 @@ def test_the_headline_is_of_the_first_rows_and_worst_of_all():
         *rows("bfloat16", "", 6.0),
         *rows("float32", "avx2", 30.0),
     ]
-    headline = fusion_ttft._headline(all_rows, plan)
+    headline = fusion_ttft.result(plan, "cpu", ("float32", "bfloat16"), all_rows)["headline"]
     assert (headline["x_1k_r0"], headline["own_1k_r15"]) == (20.0, 5.0)
     assert (headline["worst_1k_r0"], headline["worst_1k_r15"]) == (6.0, 3.0)
     assert (headline["full_attention_x_torch"], headline["tokens_shared"]) == (0.5, 256)

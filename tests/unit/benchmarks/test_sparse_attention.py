@@ -1,21 +1,16 @@
 """sparse-attention: all operators give the same numbers, also those that are for a GPU."""
 
-import numpy as np
 import pytest
 import torch
 
 from benchmarks import sparse_attention
-from benchmarks.sparse_attention import HEADLINE_RATIO, TILINGS, Shape
+from benchmarks.sparse_attention import RATIOS, TILINGS
 from heddle.core.errors import InputError
 from heddle.engines.llm.attention.compiled_kernel import FoundKernel, find_row_kernel
 
-SHAPE = Shape(4, 2, 64, torch.float32, 600)
 
-
-@pytest.fixture
-def bench():
-    torch.manual_seed(0)
-    return sparse_attention._Bench(SHAPE, torch.device("cpu"), 1, np.random.default_rng(0))
+def rows_on(device):
+    return sparse_attention.run(quick=True, seed=0, device=device)["rows"]
 
 
 def operators(rows):
@@ -23,27 +18,28 @@ def operators(rows):
 
 
 @pytest.mark.skipif(find_row_kernel().kernel is None, reason="the kernel can't be compiled here")
-@pytest.mark.parametrize("ratio", [HEADLINE_RATIO, 1.0])
-def test_every_operator_computes_the_same(bench, ratio):
-    rows = bench.ratio(ratio)
-    assert operators(rows) == ["heddle", "copies", "gathered", "causal", "masked"]
+def test_every_operator_computes_the_same():
+    rows = rows_on("cpu")
+    assert operators(rows) == ["heddle", "copies", "gathered", "causal", "masked"] * len(RATIOS)
     assert all(row["rel_diff"] < 1e-5 for row in rows)
 
 
-def test_without_the_compiled_kernel_torch_is_measured(bench, monkeypatch):
+def test_without_the_compiled_kernel_torch_is_measured(monkeypatch):
     monkeypatch.setattr(sparse_attention, "find_row_kernel", lambda: FoundKernel(None, "none"))
-    rows = bench.ratio(HEADLINE_RATIO)
-    assert operators(rows) == ["heddle", "causal", "masked"]
+    rows = rows_on("cpu")
+    assert operators(rows) == ["heddle", "causal", "masked"] * len(RATIOS)
     assert all(row["rel_diff"] < 1e-5 for row in rows)
 
 
 @pytest.mark.slow
-def test_what_is_measured_on_a_gpu_alone_computes_the_same(bench):
+def test_what_is_measured_on_a_gpu_alone_computes_the_same():
     pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
-    decodes = bench.decodes()
+    rows = rows_on("interpret")
+    at = operators(rows).index("heddle, 16 decodes")
+    decodes, tilings = rows[at : at + 2], rows[at + 2 :]
     assert operators(decodes) == ["heddle, 16 decodes", "torch, 16 decodes"]
-    assert all(row["rel_diff"] < 1e-5 for row in decodes)
-    assert len(bench.tilings()) == 1 + len(TILINGS)
+    assert all(row["rel_diff"] < 1e-5 for row in rows[: at + 2])
+    assert len(tilings) == 1 + len(TILINGS)
 
 
 def test_a_machine_without_the_device_says_so():

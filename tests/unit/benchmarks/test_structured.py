@@ -11,7 +11,7 @@ from heddle.engines.llm.constrained.grammar_text import problem_of
 
 
 def test_every_form_can_be_kept():
-    forms = {task.name: structured._constraint(task) for task in tasks()}
+    forms = {task.name: task.constraint for task in tasks()}
     assert len(forms) == len(tasks()) >= 40
     assert {name: problem_of(form) for name, form in forms.items() if problem_of(form)} == {}
 
@@ -38,4 +38,4 @@ def test_a_quick_run_has_every_kind():
 )
 def test_a_text_is_judged_by_its_schema(name: str, text: str, is_valid: bool):
     (task,) = (one for one in tasks() if one.name == name)
-    assert structured._is_valid(task, text) is is_valid
+    assert task.is_met_by(text) is is_valid

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import weights
 from benchmarks.support.text_model import TextModel
+from benchmarks.support.text_reading import Foreseen, Way, compared, read_both_ways
 from heddle.core.dtypes import INT8, WHOLE
 
 TEXTS = [[3 + step * place % 23 for place in range(40)] for step in (5, 7)]
@@ -23,7 +23,7 @@ def test_each_way_is_compared_with_full_weights(
     tiny_directory: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path))
-    rows = weights._read(tiny_directory, TEXTS, torch.float32)
+    rows = read_both_ways(tiny_directory, TEXTS, torch.float32)
     assert [(row["weights"], row["tokens"], row["scored"]) for row in rows] == [
         (INT8, "steps of 16", 78),
         (INT8, "at once", 78),
@@ -31,9 +31,9 @@ def test_each_way_is_compared_with_full_weights(
     for row in rows:
         assert row["same_token"] > 0.8
         assert abs(row["perplexity_rise"]) < 0.05
-    same = weights._Foreseen(torch.tensor([1, 2]), torch.tensor([0.5, 1.5]))
-    other = weights._Foreseen(torch.tensor([1, 3]), torch.tensor([1.5, 2.5]))
-    one, two = (weights._Way(torch.float32, kind, "at once") for kind in (INT8, WHOLE))
-    row = weights._compared(one, two, {one: same, two: other})
+    same = Foreseen(torch.tensor([1, 2]), torch.tensor([0.5, 1.5]))
+    other = Foreseen(torch.tensor([1, 3]), torch.tensor([1.5, 2.5]))
+    one, two = (Way(torch.float32, kind, "at once") for kind in (INT8, WHOLE))
+    row = compared(one, two, {one: same, two: other})
     assert row["same_token"] == 0.5
     assert row["perplexity_rise"] == pytest.approx(torch.tensor(-1.0).exp().item() - 1)

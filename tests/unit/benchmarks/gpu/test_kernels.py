@@ -1,5 +1,7 @@
 """Wrong kernels are named, and end no other case."""
 
+import math
+
 import pytest
 import torch
 
@@ -17,15 +19,15 @@ def test_a_wrong_and_a_failing_kernel_are_named_beside_right_ones(monkeypatch):
         return query.new_zeros(query.shape[1], query.shape[0], query.shape[2])
 
     monkeypatch.setattr(kernels, "attend_ragged", half)
-    monkeypatch.setattr(kernels, "_blocks_error", lambda place, dtype: (0.0, 1.0))
-    monkeypatch.setattr(kernels, "_graph_error", lambda place, parents: (float("nan"), 1.0))
+    monkeypatch.setattr(kernels.BlockTier, "kernel_distances", lambda *_: torch.tensor(math.nan))
+    monkeypatch.setattr(kernels, "extend_by_kernel", kernels.reference.extend)
     rows = []
     with pytest.raises(InternalError, match=r"8 of 10 cases are wrong: prompt: error 1,"):
         kernels.check(PLACE, rows.append)
     problems = {row["case"]: row["problem"] for row in rows}
     assert problems["heads of 24"] == "RuntimeError: out of\nregisters"
-    assert problems["blocks, half"] == ""
-    assert problems["graph, 1 parents"] == "error nan, allowed 1"
+    assert problems["blocks, half"] == "error nan, allowed 1e-05"
+    assert problems["graph, 1 parents"] == ""
     assert problems["turned keys, torch.float32"].startswith("error 1,")
 
 
