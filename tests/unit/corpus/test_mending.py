@@ -1,16 +1,17 @@
 """What brings a document again replaces its damaged chunks, although its text is the same."""
 
 import pytest
-from corpora import chunks, document, embed, put, texts_searchable
 
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.ingestion import ingest_documents
 from heddle.corpus.records import PutOutcome
+from tests.helpers.corpus_rows import rows_of
+from tests.unit.corpus.corpora import chunks, document, embed, put, texts_searchable
 
 
 def change(store, statement, *values):
-    with store._database.write() as connection:
+    with rows_of(store) as connection:
         assert connection.execute(statement, values).rowcount > 0
 
 
@@ -26,7 +27,7 @@ def by_words(store, text):
 def words_are_sound(store):
     if store.place.is_remote:
         return True  # its words are counted by chunk, and go with it
-    with store._database.write() as connection:
+    with rows_of(store) as connection:
         connection.execute("INSERT INTO words (words, rank) VALUES ('integrity-check', 1)")
     return True
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from heddle.corpus.ingestion import ingest_documents
+from tests.helpers.corpus_rows import rows_of
 
 DATA = Path(os.environ.get("HEDDLE_DATA", Path(__file__).parents[4] / "shared" / "data"))
 CORPUS = DATA / "mini_corpus.jsonl.gz"
@@ -18,7 +19,7 @@ def test_two_thousand_passages(store):
     report = ingest_documents(store, [CORPUS])
     assert (report.added, report.failures) == (2000, ())
     by_document: dict[str, list[str]] = {}
-    with store._database.read() as connection:
+    with rows_of(store) as connection:
         for name, text in connection.execute(
             "SELECT id, text FROM documents JOIN chunks USING (version) ORDER BY chunk_id"
         ):

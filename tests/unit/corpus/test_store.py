@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import DIMS, STAMP, chunks, document, embed, put, texts_searchable, vectors_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +13,16 @@ from heddle.core.kv_reuse import PrimedWith
 from heddle.core.ports import PassageSource
 from heddle.corpus.records import EmbedderStamp, PutOutcome
 from heddle.corpus.store import CorpusStore
+from tests.unit.corpus.corpora import (
+    DIMS,
+    STAMP,
+    chunks,
+    document,
+    embed,
+    put,
+    texts_searchable,
+    vectors_of,
+)
 
 
 def ids_pending(store: CorpusStore) -> list[int]:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from corpora import chunks, document, embed, put, vectors_of
 
 from heddle.core.errors import Cancelled
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
 from heddle.corpus.rows.searched_words import WORDS_MAX, searched_words
 from heddle.corpus.sqlite import word_search
+from tests.unit.corpus.corpora import chunks, document, embed, put, vectors_of
 
 
 def found(store, text, limit=10, scope=SearchScope()):  # noqa: B008 - a frozen value

@@ -1,10 +1,11 @@
 """A scrub reads every chunk in small steps, and again after a number of hours."""
 
 import pytest
-from corpora import embed, put
 
 from heddle.core.errors import StorageError
 from heddle.corpus.checks.scrub import FIRST_S, HOUR_S, KNOWN_S, STEP_S, Scrub
+from tests.helpers.corpus_rows import rows_of
+from tests.unit.corpus.corpora import embed, put
 
 
 class Chunks:
@@ -80,13 +81,13 @@ def test_damage_is_found_and_forgotten_once_it_is_mended(store):
     put(store, "a", "one", "two", "three")
     embed(store)
     scrub = Scrub(store.health, 1, 0.0, chunks_per_step=2)
-    with store._database.write() as connection:
+    with rows_of(store) as connection:
         connection.execute("UPDATE chunks SET text = 'other' WHERE chunk_id = 3")
         connection.execute("UPDATE vectors SET vector = zeroblob(16) WHERE chunk_id = 1")
     run(scrub, 0.0, FIRST_S + 2 * KNOWN_S)
     found = [(chunk.chunk_id, chunk.part) for chunk in store.health.damage.found()]
     assert found == [(1, "vector"), (3, "text")]
-    with store._database.write() as connection:  # as another process mends it
+    with rows_of(store) as connection:  # as another process mends it
         connection.execute("UPDATE chunks SET text = 'three' WHERE chunk_id = 3")
     scrub.step(FIRST_S + 3 * KNOWN_S)
     assert [chunk.chunk_id for chunk in store.health.damage.found()] == [1]

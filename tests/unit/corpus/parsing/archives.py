@@ -55,7 +55,8 @@ def docx() -> bytes:
     word.add_paragraph("the first item", style="List Bullet")
     word.add_heading("Limits", level=2)
     table = word.add_table(rows=2, cols=2)
-    for cell, text in zip(table._cells, ("name", "value", "depth", "12"), strict=True):
+    cells = (cell for row in table.rows for cell in row.cells)
+    for cell, text in zip(cells, ("name", "value", "depth", "12"), strict=True):
         cell.text = text
     out = BytesIO()
     word.save(out)

@@ -1,6 +1,5 @@
 """Every parser on broken input: documents or an InputError, nothing else."""
 
-import sys
 from functools import cache
 from pathlib import Path
 
@@ -8,15 +7,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from archives import docx, epub, pptx
-from pdfs import pdf
-
 from heddle.core.errors import InputError
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import parse_file
+from tests.unit.corpus.parsing.archives import docx, epub, pptx
+from tests.unit.corpus.parsing.pdfs import pdf
 
 PAGE = b"<html><body><nav>x</nav><main><h1>A</h1><p>b <a href='#'>c</a><pre>d</pre></main></body>"
 GOOD = {

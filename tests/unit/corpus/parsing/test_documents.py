@@ -5,15 +5,12 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from archives import archive, docx, epub, pptx
-
 from heddle.core.errors import InputError
 from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import parse_file
+from tests.unit.corpus.parsing.archives import archive, docx, epub, pptx
 
 
 def parse(path: Path, content: bytes | str, **limits: int) -> Document:

@@ -3,19 +3,15 @@
 import gzip
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from pdfs import encrypted, pdf
 
 from heddle.core.errors import InputError
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import parse_file
+from tests.unit.corpus.parsing.pdfs import encrypted, pdf
 
 
 def parse(path: Path, content: str | bytes, **limits: int) -> list[Document]:

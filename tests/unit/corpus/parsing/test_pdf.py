@@ -1,15 +1,10 @@
 """PDF: pages, bookmarks, running lines, bounds."""
 
 import logging
-import sys
 from io import BytesIO
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from pdfs import pdf
 from pypdf import PdfReader, PdfWriter
 
 from heddle.core.errors import InputError
@@ -18,6 +13,7 @@ from heddle.corpus.document import Document, Heading
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.pdf import parse_pdf
 from tests.helpers.logged import logged
+from tests.unit.corpus.parsing.pdfs import pdf
 
 
 def parse(path: Path, content: bytes, **limits: float) -> Document:

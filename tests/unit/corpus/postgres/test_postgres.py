@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from corpora import STAMP, chunks, document, embed, put, texts_searchable
 
 from heddle.core.errors import Cancelled, ConfigError, InputError, StorageError, Unreachable
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.place import CorpusPlace
 from heddle.corpus.postgres.connection import PostgresConnection
 from heddle.corpus.store import CorpusStore
+from tests.helpers.corpus_rows import rows_of
 from tests.helpers.postgres import END_ALL, Databases, name_of
+from tests.unit.corpus.corpora import STAMP, chunks, document, embed, put, texts_searchable
 
 psycopg = pytest.importorskip("psycopg", reason="PostgreSQL is not installed: psycopg")
 
@@ -217,7 +218,7 @@ def test_connections_that_the_server_ended_are_made_anew(postgres, postgres_stor
 
 def test_a_write_whose_connection_dies_leaves_nothing(postgres, postgres_store):
     def write() -> None:
-        with postgres_store._database.write() as connection:
+        with rows_of(postgres_store) as connection:
             connection.execute("UPDATE meta SET value = '77' WHERE key = 'revision'")
             postgres.run(END_ALL)
             connection.execute("SELECT 1")

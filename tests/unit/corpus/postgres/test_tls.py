@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from corpora import STAMP, embed, put, texts_searchable
 
 from heddle.core.errors import ConfigError
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_index import VectorIndexKind
 from tests.helpers.certificates import Certificate, self_signed
 from tests.helpers.installed_postgres import PASSWORD, TlsServer, tls_server
+from tests.unit.corpus.corpora import STAMP, embed, put, texts_searchable
 
 psycopg = pytest.importorskip("psycopg", reason="PostgreSQL is not installed: psycopg")
 

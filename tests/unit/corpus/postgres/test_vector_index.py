@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import DIMS, chunks, document, embed, put, vectors_of
 
 from heddle.core.errors import ConfigError
 from heddle.core.search_scope import EVERYBODYS, SearchScope
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_index import SearchEffort, VectorIndexKind
 from tests.helpers.postgres import Databases, name_of
+from tests.unit.corpus.corpora import DIMS, chunks, document, embed, put, vectors_of
 
 psycopg = pytest.importorskip("psycopg", reason="PostgreSQL is not installed: psycopg")
 

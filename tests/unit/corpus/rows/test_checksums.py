@@ -4,17 +4,18 @@ import sqlite3
 
 import numpy as np
 import pytest
-from corpora import STAMP, embed, put, texts_searchable
 
 from heddle.core.errors import StorageError
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.damage import DamagedChunk, DamageLog
 from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
+from tests.helpers.corpus_rows import rows_of
+from tests.unit.corpus.corpora import STAMP, embed, put, texts_searchable
 
 
 def change(store, statement, *values):
-    with store._database.write() as connection:
+    with rows_of(store) as connection:
         assert connection.execute(statement, values).rowcount > 0
 
 
@@ -112,7 +113,7 @@ def test_a_damaged_vector_is_not_handed_out(filled):
 
 def test_a_copied_vector_has_its_checksum(filled):
     put(filled, "c", "a sound text", "of two parts")
-    with filled._database.read() as connection:
+    with rows_of(filled) as connection:
         missing = connection.execute("SELECT count(*) FROM vectors WHERE checksum IS NULL")
         assert missing.fetchone() == (0,)
         assert connection.execute("SELECT count(*) FROM vectors").fetchone() == (4,)

@@ -4,7 +4,6 @@ import sqlite3
 from dataclasses import replace
 
 import pytest
-from corpora import STAMP, chunks, document, embed, put, texts_searchable, vectors_of
 
 from heddle.core.errors import InputError
 from heddle.core.passages import NO_PLACE
@@ -14,6 +13,16 @@ from heddle.corpus.records import PutOutcome
 from heddle.corpus.sqlite import schema
 from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
+from tests.helpers.corpus_rows import rows_of
+from tests.unit.corpus.corpora import (
+    STAMP,
+    chunks,
+    document,
+    embed,
+    put,
+    texts_searchable,
+    vectors_of,
+)
 
 
 def put_as(store, name, text, tenant="", **metadata):
@@ -156,7 +165,7 @@ def test_an_older_corpus_is_brought_up_to_date(old):
         assert [passage.place for passage in store.passages([1, 4])] == [NO_PLACE, NO_PLACE]
         put(store, "c", "more")
         assert [chunk.chunk_id for chunk in store.documents.pending_chunks(9)] == [5]
-        with store._database.read() as connection:
+        with rows_of(store) as connection:
             assert connection.execute("PRAGMA foreign_keys").fetchone() == (1,)
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
             assert connection.execute("SELECT max(version) FROM documents").fetchone() == (4,)

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-from corpora import DIMS, chunks, document, embed, texts_searchable, vectors_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -13,6 +12,15 @@ from heddle.corpus.chunking import TextChunk
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.rows.twins import chunk_digest
 from heddle.corpus.store import CorpusStore
+from tests.unit.corpus.corpora import (
+    DIMS,
+    STAMP,
+    chunks,
+    document,
+    embed,
+    texts_searchable,
+    vectors_of,
+)
 
 
 def put(store: CorpusStore, name: str, *texts: str, tenant: str = "", **more: object) -> PutOutcome:
@@ -124,8 +132,6 @@ class Twins(RuleBasedStateMachine):
 
         self.folder = tempfile.TemporaryDirectory()
         self.store = CorpusStore.open(Path(self.folder.name), create=True)
-        from corpora import STAMP
-
         self.store.set_embedder(STAMP)
         self.wanted: dict[str, tuple[list[str], str]] = {}
         self.index: dict[int, list[float]] = {}

@@ -4,12 +4,13 @@ import sqlite3
 import stat
 
 import pytest
-from corpora import embed, put, texts_searchable
 
 from heddle.core.errors import InputError, StorageError
 from heddle.corpus.sqlite.backup import back_up, restore
 from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
+from tests.helpers.corpus_rows import rows_of
+from tests.unit.corpus.corpora import embed, put, texts_searchable
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def filled(store):
 
 
 def change(store, statement):
-    with store._database.write() as connection:
+    with rows_of(store) as connection:
         assert connection.execute(statement).rowcount > 0
 
 

@@ -10,44 +10,45 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corpora import DIMS, STAMP, chunks, document, embed, put, texts_searchable
 
 from heddle.core.errors import ConfigError, DiskFull, InputError, StorageError
 from heddle.corpus.sqlite import database, schema
-from heddle.corpus.sqlite.database import FILE_NAME
+from heddle.corpus.sqlite.database import FILE_NAME, Database
 from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
+from tests.helpers.corpus_rows import rows_of
+from tests.unit.corpus.corpora import DIMS, STAMP, chunks, document, embed, put, texts_searchable
 
 
-def limit_pages(store: CorpusStore, extra: int) -> None:
+def limit_pages(held_by: Database, extra: int) -> None:
     """Make the disk full once the file has grown by this many pages."""
-    with store._database.read() as connection:
+    with held_by.read() as connection:
         pages = connection.execute("PRAGMA page_count").fetchone()[0]
         connection.execute(f"PRAGMA max_page_count = {pages + extra}")
 
 
-def test_a_full_disk_loses_nothing_and_the_next_run_goes_on(store):
+def test_a_full_disk_loses_nothing_and_the_next_run_goes_on(store, sqlite_database):
     put(store, "a", "one")
     embed(store)
-    limit_pages(store, 4)
+    limit_pages(sqlite_database, 4)
     big = document("b", "x")
     with pytest.raises(DiskFull, match=r"corpus\.sqlite: the disk is full.*resumes"):
         store.documents.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
     assert store.stats().documents == 1
     assert texts_searchable(store) == ["one"]
-    limit_pages(store, 10_000)
+    limit_pages(sqlite_database, 10_000)
     store.documents.put_document(big, chunks(*(f"{n}" + "y" * 1500 for n in range(200))))
     embed(store)
     assert store.vector_count == 201
 
 
-def test_a_full_disk_while_vectors_are_stored(store):
+def test_a_full_disk_while_vectors_are_stored(store, sqlite_database):
     put(store, "a", *(f"text {number}" for number in range(2000)))
-    limit_pages(store, 1)
+    limit_pages(sqlite_database, 1)
     with pytest.raises(StorageError, match="disk is full"):
         embed(store)
     assert store.stats().vectors == 0
-    limit_pages(store, 10_000)
+    limit_pages(sqlite_database, 10_000)
     assert embed(store) == 1
 
 
@@ -71,8 +72,8 @@ def test_a_fault_of_our_own_is_not_the_disks():
         sqlite3.connect(":memory:").execute("SELECT nonsense")
 
 
-def test_a_read_only_corpus(store):
-    with store._database.read() as connection:
+def test_a_read_only_corpus(store, sqlite_database):
+    with sqlite_database.read() as connection:
         connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StorageError, match="read-only; make both writable"):
         put(store, "a", "one")
@@ -151,7 +152,7 @@ def test_an_empty_file_is_no_corpus_yet(tmp_path):
 
 
 def test_a_newer_corpus_is_refused(store, tmp_path):
-    with store._database.read() as connection:
+    with rows_of(store) as connection:
         connection.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
     with pytest.raises(ConfigError, match="written by a newer Heddle"):
         CorpusStore.open(store.place.work, create=True)
@@ -174,7 +175,7 @@ def test_a_damaged_file(tmp_path):
 def test_a_vector_of_another_length(store):
     put(store, "a", "one")
     embed(store)
-    with store._database.write() as connection:
+    with rows_of(store) as connection:
         connection.execute("UPDATE vectors SET vector = x'0000'")
     with pytest.raises(StorageError, match="damaged"):
         list(store.vectors())
@@ -184,8 +185,8 @@ WRITER = f"""
 import sys
 from pathlib import Path
 import numpy as np
-sys.path.insert(0, {str(Path(__file__).parents[1])!r})
-from corpora import STAMP, chunks, document, embed
+sys.path.insert(0, {str(Path(__file__).parents[4])!r})
+from tests.unit.corpus.corpora import STAMP, chunks, document, embed
 from heddle.corpus.store import CorpusStore
 
 store = CorpusStore.open(Path(sys.argv[1]), create=True)
@@ -220,7 +221,7 @@ def test_a_killed_writer_leaves_whole_transactions(tmp_path, acknowledged):
 
 def check_whole(directory: Path, acknowledged: int) -> None:
     with CorpusStore.open(directory) as store:
-        with store._database.read() as connection:
+        with rows_of(store) as connection:
             assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
             assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
             counts = connection.execute(
