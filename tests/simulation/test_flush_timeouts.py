@@ -18,6 +18,7 @@ from heddle.engines.vector.pool.build import PREFILL_SLO_S, stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.limits import PoolKnobs
+from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
@@ -81,7 +82,7 @@ def served(prefill_wait_s, wait_s, *, shares_lists, seed):
         PoolScheduler(SLOTS, knobs=PoolKnobs(0.5, prefill_wait_s, wait_s)),
         prefill_slo_s=PREFILL_SLO_S,
         kv_link=KvLink(0),
-        unit_s=ALONE_S / NPROBE,
+        meters=PoolMeters(ALONE_S / NPROBE),
     )
     rng = np.random.default_rng(seed)
     arrivals_s = np.cumsum(rng.exponential(ALONE_S / LOAD, SEARCHES))

@@ -55,7 +55,7 @@ class PoolEngine:
         scheduler: shares the slots.
         prefill_slo_s: how long a prefill search may take from its arrival [s].
         kv_link: what carries KV from prefill to decode.
-        unit_s: how long a unit of the engine's `work` takes, before any is measured [s].
+        meters: what is measured of searches; None = new ones.
     """
 
     def __init__(
@@ -66,12 +66,12 @@ class PoolEngine:
         *,
         prefill_slo_s: float,
         kv_link: KvLink,
-        unit_s: float = 1e-5,
+        meters: PoolMeters | None = None,
     ) -> None:
         self._engine, self._stage_of, self.scheduler = engine, stage_of, scheduler
         self._slo_s, self._kv_link = prefill_slo_s, kv_link
         self._targets = PoolTargets(prefill_wait_s=prefill_slo_s / 2)
-        self._meters = PoolMeters(unit_s)
+        self._meters = PoolMeters() if meters is None else meters
         self._arrived: list[Admit] = []
         self._held: dict[int, HeldSearch] = {}
         self._decoding_since_s: OrderedDict[int, float] = OrderedDict()

@@ -15,7 +15,7 @@ class PoolMeters:
         first_s: how long a unit of a search's work takes, before any is measured [s].
     """
 
-    def __init__(self, first_s: float) -> None:
+    def __init__(self, first_s: float = 1e-5) -> None:
         self._unit_s = dict.fromkeys(Stage, first_s)
         self._prefill_waits_s: list[float] = []
         self._stalled_s = self._decoded_s = 0.0

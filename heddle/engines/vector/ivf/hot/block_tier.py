@@ -72,6 +72,11 @@ class BlockTier:
             self._side.wait_stream(torch.cuda.current_stream(device))
         self._stages = [self._stage() for _ in range(STAGES)]
 
+    @property
+    def nbytes(self) -> int:
+        """What the blocks take on the device."""
+        return sum(pool.nbytes for pool in (self._vectors, self._norms, self._labels))
+
     def free_stage(self) -> Stage | None:
         """Return memory to copy from, with labels of -1, or None: both are being copied."""
         for stage in self._stages:

@@ -67,6 +67,11 @@ class HotClusters:
         self._swaps = Swaps(reader, tier, self._residency)
         self._substages = 0
 
+    @property
+    def nbytes(self) -> int:
+        """What the lists may take on the device, whether they are there yet or not."""
+        return self._tier.nbytes
+
     def index_changed(self) -> None:
         """Trust nothing that was copied: vectors were added to lists, or taken from them."""
         self._sizes = self._reader.sizes()

@@ -16,6 +16,7 @@ from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
+from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
 
@@ -126,19 +127,21 @@ def test_closing_stops_what_goes_on(lane, tools):
 
 
 def test_a_pools_slot_is_free_while_words_are_looked_for(lane, tools):
+    meters = PoolMeters()
     pool = PoolEngine(
         lane.engine,
         lambda _: Stage.PREFILL,
         PoolScheduler(1),
         prefill_slo_s=1.0,
         kv_link=KvLink(0),
+        meters=meters,
     )
     woken = threading.Event()
     pool.subscribe(woken.set)
     pool.apply(lane.search(1, "7"))
     assert tools.terminals(tools.drain(pool)) == {}
     assert (pool.scheduler.running, pool.scheduler.free) == (0, 1)
-    alone_s = pool._meters.alone_s(Stage.PREFILL, 1.0)
+    alone_s = meters.alone_s(Stage.PREFILL, 1.0)
     pool.apply(lane.search(2))
     events = tools.drain(pool)
     assert list(tools.terminals(events)) == [2]
@@ -147,6 +150,6 @@ def test_a_pools_slot_is_free_while_words_are_looked_for(lane, tools):
     ends = tools.terminals([*events, *pool.step(100.0, math.inf).events])
     assert set(ends) == {1, 2}
     assert pool.scheduler.running == 0
-    assert pool._meters.alone_s(Stage.PREFILL, 1.0) <= alone_s, "the wait for words is no search"
+    assert meters.alone_s(Stage.PREFILL, 1.0) <= alone_s, "the wait for words is no search"
     result = ends[1].result
     np.testing.assert_array_equal(result.by_words.labels, [[7, -1, -1]])

@@ -17,7 +17,7 @@ class CountedWorker:
     """Searches for real on a clock where every extend takes one second and nothing else any."""
 
     def __init__(self, worker, clock):
-        self._worker, self._clock = worker, clock
+        self._worker, self.clock = worker, clock
         self.orders = []
 
     def __getattr__(self, name):
@@ -26,7 +26,7 @@ class CountedWorker:
     def advance(self, slots, quantum, seed_extends):
         self.orders.append(slots.tolist())
         done = self._worker.advance(slots, quantum, seed_extends)
-        self._clock.time_s += done.extends
+        self.clock.time_s += done.extends
         return done
 
 
@@ -45,7 +45,7 @@ class GraphTools:
 
     def engine(self, slots=SLOTS, worker=None, prior_s=PRIOR_S):
         worker = worker or self.worker(slots)
-        return graph_engine("graph", 0, worker, worker._clock, prior_s=prior_s)
+        return graph_engine("graph", 0, worker, worker.clock, prior_s=prior_s)
 
     def queries(self, count, seed=0):
         rng = np.random.default_rng(seed)

@@ -28,11 +28,11 @@ def quiet(phase, done, count):
 class Served:
     """An engine over a corpus and its graph, as a lane has it."""
 
-    def __init__(self, tools, directory, source, slots=8):
+    def __init__(self, tools, directory, source, slots=8, make=build_live):
         self.tools, self.source = tools, source
         live = read_live(directory, source)
         worker = NumbaWorker(live, slots)
-        self.rebuild = Rebuild(lambda: build_live(directory, source, quiet), tools.Clock())
+        self.rebuild = Rebuild(lambda: make(directory, source, quiet), tools.Clock())
         corpus = FollowedGraph(live, worker, source, self.rebuild)
         self.engine = graph_engine("graph", 1, worker, tools.Clock(), corpus)
 
@@ -168,13 +168,12 @@ def test_an_outgrown_graph_is_built_anew_while_it_serves(tools, tmp_path, few_ch
     served.rebuild.wait()
 
 
-def test_frames_tell_why_no_better_graph_is_there(tools, tmp_path, few_changes, monkeypatch):
+def test_frames_tell_why_no_better_graph_is_there(tools, tmp_path, few_changes):
     vectors = tools.clustered(300)
     source = tools.Source(vectors[:200])
     build_live(tmp_path, source, quiet)
-    served = Served(tools, tmp_path, source)
+    served = Served(tools, tmp_path, source, make=lambda *_: 1 / 0)
     assert served.engine.step(0.0, 1.0).notes == ()
-    monkeypatch.setattr(served.rebuild, "_make", lambda: 1 / 0)
     source.store_vectors(range(201, 301), vectors[200:])
     assert served.found(vectors[:1]).revision == 2
     served.rebuild.wait()

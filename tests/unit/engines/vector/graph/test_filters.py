@@ -253,16 +253,16 @@ def test_a_search_without_a_filter_finds_nothing_of_a_tenant_that_comes_piece_by
         assert ((labels >= 1) & (labels < first)).all()
 
 
-def test_what_breaks_while_one_is_compared_fails_that_alone(corpus, tools):
+def test_what_breaks_while_one_is_compared_fails_that_alone(corpus, tools, monkeypatch):
     engine = corpus.engine()
-    compare = engine.method._worker.compare_piece
+    compare = NumbaWorker.compare_piece
 
-    def refuse(query, first, distances, labels, allowed=None):
+    def refuse(worker, query, first, distances, labels, allowed=None):
         if allowed is not None:
             raise RuntimeError("lost the disk")
-        return compare(query, first, distances, labels, allowed)
+        return compare(worker, query, first, distances, labels, allowed)
 
-    engine.method._worker.compare_piece = refuse
+    monkeypatch.setattr(NumbaWorker, "compare_piece", refuse)
     engine.apply(search(1, tools.clustered(3), 5, "few"))
     engine.apply(search(2, tools.clustered(3), 5))
     ended = tools.terminals(tools.drain(engine))

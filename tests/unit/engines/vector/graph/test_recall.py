@@ -13,11 +13,11 @@ from heddle.engines.vector.graph.worker import NumbaWorker
 from heddle.engines.vector.recall.self_check import OPEN_MAX, SelfCheck
 
 
-def checked(graph, index=None):
+def checked(graph, index=None, topm=8):
     """An engine that runs every search again, as far as there is room."""
     worker = NumbaWorker(LiveGraph(graph.index) if index is None else index, 8)
     check = SelfCheck(worker, share=1.0)
-    return graph_engine("graph", 0, worker, graph.tools.Clock(), topm=8, check=check)
+    return graph_engine("graph", 0, worker, graph.tools.Clock(), topm=topm, check=check)
 
 
 def search(task_id, queries, topk=5, **options):
@@ -79,8 +79,7 @@ def test_a_sample_is_given_up_when_the_graph_follows_the_corpus(graph, tools, tm
 
 
 def test_topm_is_the_engines_where_a_search_has_none(graph):
-    few, many = checked(graph), checked(graph)
-    many.method._topm = 128
+    few, many = checked(graph), checked(graph, topm=128)
     queries = graph.queries(4)
     ended = []
     for engine, options in ((few, {}), (many, {}), (few, {"topm": 128})):

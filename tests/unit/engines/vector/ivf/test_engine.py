@@ -228,29 +228,52 @@ def test_a_search_that_is_watched_tells_its_hits_at_looks_and_how_likely_they_st
     assert 0.2 < np.mean(said) < 1.0
 
 
+class Watching(Finality):
+    """Notes which searches it is asked about, and which of them it still watches."""
+
+    def __init__(self):
+        super().__init__()
+        self.begun, self.watched = set(), set()
+
+    def is_due(self, task_id, kind, scanned):
+        self.begun.add(task_id)
+        self.watched.add(task_id)
+        return super().is_due(task_id, kind, scanned)
+
+    def learn(self, task_id, labels):
+        self.watched.discard(task_id)
+        super().learn(task_id, labels)
+
+    def forget(self, task_id):
+        self.watched.discard(task_id)
+        super().forget(task_id)
+
+
 def test_searches_with_more_rows_and_those_that_nobody_watches_teach_nothing(served, tools):
-    finality = Finality()
+    finality = Watching()
     engine = engine_over(served, tools, lists_per_step=2, finality=finality)
     engine.apply(tools.search(1, queries_of(tools, 2, 3), 5, 12, report_every=1))
     engine.apply(tools.search(2, queries_of(tools, 1, 4), 5, 12))
     events = tools.drain(engine, 2.0)
     assert {event.probability for event in events if isinstance(event, Progress)} == {0.0}
-    assert not finality._kinds
+    assert not finality.begun
 
 
 @pytest.mark.parametrize("ending", ["cancel", "fail"])
-def test_a_watched_search_that_never_ends_is_forgotten(served, tools, ending):
-    finality = Finality()
+def test_a_watched_search_that_never_ends_is_forgotten(served, tools, monkeypatch, ending):
+    finality = Watching()
     engine = engine_over(served, tools, lists_per_step=5, finality=finality)
     engine.apply(tools.search(1, queries_of(tools, 1, 3), 5, 12, report_every=1))
     engine.step(0.0, math.inf)
-    assert finality._watched
+    assert finality.watched == {1}
     if ending == "cancel":
         engine.apply(Cancel(1))
     else:
-        engine.method._tasks.fail([1], "it broke")
-    assert not finality._watched
-    tools.drain(engine)
+        monkeypatch.setattr(served.scanner, "scan", None)  # a call of it fails
+    assert type(tools.terminals(tools.drain(engine))[1]) is (
+        Cancelled if ending == "cancel" else Failed
+    )
+    assert not finality.watched
 
 
 def test_rows_that_wait_for_a_slot_show_as_no_hits(served, tools):

@@ -34,21 +34,23 @@ def corpus(tools):
     return source
 
 
+@pytest.fixture(scope="module")
+def source(tools):
+    """A corpus whose chunks have metadata; no test that takes this one changes it."""
+    return corpus(tools)
+
+
 @pytest.fixture(scope="module", params=KINDS, ids=lambda kind: kind.value)
-def served(tools, request):
-    """A corpus whose chunks have metadata; no test changes it."""
-    source = corpus(tools)
+def served(source, request):
     return FollowedIvf(LiveIndex.build(source, kind=request.param), source)
 
 
 @pytest.fixture
-def no_few(served, monkeypatch):
-    """Lists are scanned however few match."""
+def scanned(served, source, monkeypatch):
+    """The same index, whose lists are scanned however few match."""
     for name in ("FEW_MIN", "FEW_MAX"):
         monkeypatch.setattr(allowed_module, name, -1)
-    served._filters.clear()
-    yield
-    served._filters.clear()
+    return FollowedIvf(served.live, source)
 
 
 def search(task_id, queries, topk, share=None, nprobe=None, words=None, **where):
@@ -87,7 +89,7 @@ def check_filled(hits, source, share, topk):
     budget_s=st.sampled_from([1e-9, 1e-4, float("inf")]),
 )
 def test_k_hits_or_all_that_match_whatever_else_is_searched(
-    served, tools, shares, topk, nprobe, budget_s
+    served, source, tools, shares, topk, nprobe, budget_s
 ):
     engine = ivf_engine("vector", 0, served, tools.Clock(), slots=5)
     queries = tools.clustered(3, seed=7)
@@ -96,11 +98,11 @@ def test_k_hits_or_all_that_match_whatever_else_is_searched(
     ended = tools.terminals(tools.drain(engine, budget_s))
     for task_id, share in enumerate(shares):
         if share is not None:
-            check_filled(ended[task_id].result, served._source, share, topk)
+            check_filled(ended[task_id].result, source, share, topk)
 
 
-def test_what_filtered_searches_teach_says_nothing_of_others(served, tools, no_few):
-    engine = ivf_engine("vector", 0, served, tools.Clock(), lists_per_step=1, finality=Finality())
+def test_what_filtered_searches_teach_says_nothing_of_others(scanned, tools):
+    engine = ivf_engine("vector", 0, scanned, tools.Clock(), lists_per_step=1, finality=Finality())
     said = {"half": [], None: []}
     for number, query in enumerate(tools.clustered(2 * SEEN_MIN, seed=9)):
         for share in ("half", None) if number >= SEEN_MIN else ("half",):
@@ -113,25 +115,25 @@ def test_what_filtered_searches_teach_says_nothing_of_others(served, tools, no_f
 
 
 @pytest.mark.parametrize("share", ["half", "tenth", "few"])
-def test_every_list_is_scanned_for_what_matches(served, tools, no_few, share):
-    engine = ivf_engine("vector", 0, served, tools.Clock())
+def test_every_list_is_scanned_for_what_matches(scanned, source, tools, share):
+    engine = ivf_engine("vector", 0, scanned, tools.Clock())
     queries = tools.clustered(20, seed=3)
-    topk = len(matching(served._source, share)) // 2 if share == "few" else 10
-    engine.apply(search(1, queries, topk, share, nprobe=len(served.scanner.list_sizes)))
+    topk = len(matching(source, share)) // 2 if share == "few" else 10
+    engine.apply(search(1, queries, topk, share, nprobe=len(scanned.scanner.list_sizes)))
     hits = tools.terminals(tools.drain(engine))[1].result
-    exact = nearest(served._source, queries, matching(served._source, share))[:, :topk]
-    if served.scanner.heap_size(topk) == topk:
+    exact = nearest(source, queries, matching(source, share))[:, :topk]
+    if scanned.scanner.heap_size(topk) == topk:
         np.testing.assert_allclose(hits.distances, exact, rtol=1e-4, atol=1e-5)
     else:  # what codes say to be near isn't always
         assert (np.abs(hits.distances[:, 0] - exact[:, 0]) < 1e-2).mean() >= 0.9
 
 
-def test_a_search_of_few_lists_goes_on_until_it_has_enough(served, tools, no_few):
-    engine = ivf_engine("vector", 0, served, tools.Clock())
+def test_a_search_of_few_lists_goes_on_until_it_has_enough(scanned, source, tools):
+    engine = ivf_engine("vector", 0, scanned, tools.Clock())
     engine.apply(search(1, tools.clustered(4, seed=3), 20, "few", nprobe=1))
     engine.apply(search(2, tools.clustered(4, seed=3), 20, nprobe=1))
     ended = tools.terminals(tools.drain(engine, 1e-9))
-    check_filled(ended[1].result, served._source, "few", 20)
+    check_filled(ended[1].result, source, "few", 20)
     assert ended[1].result.counts.lists_probed > 4
     assert ended[2].result.counts.lists_probed == 4
 
@@ -217,9 +219,8 @@ def test_a_filter_follows_the_corpus(tools):
     assert set(hits.labels[0].tolist()) == left | {-1}
 
 
-def test_what_is_found_by_words_comes_besides(served, tools):
+def test_what_is_found_by_words_comes_besides(served, source, tools):
     engine = ivf_engine("vector", 0, served, tools.Clock())
-    source = served._source
     few = matching(source, "few").tolist()
     other = next(i for i in source.rows if i not in few)
     queries = np.stack([source.rows[few[0]][1], source.rows[few[1]][1]])

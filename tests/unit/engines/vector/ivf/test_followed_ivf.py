@@ -1,5 +1,6 @@
 """What brings a corpus's changes to inverted lists, where that fails half-way."""
 
+import faiss
 import numpy as np
 import pytest
 
@@ -17,13 +18,13 @@ def test_what_fails_half_way_leaves_no_stale_address(tools, monkeypatch):
         queries, 5, len(corpus.scanner.list_sizes)
     )  # now every list's address is known
     source.store_vectors(range(501, 2501), tools.clustered(2000, seed=5))
-    insert = LiveIndex._insert
+    add = corpus.live.index.add_with_ids
 
-    def insert_and_fail(self, batch):
-        insert(self, batch)
+    def add_and_fail(vectors, labels):
+        add(vectors, labels)
         raise MemoryError("no room")
 
-    monkeypatch.setattr(LiveIndex, "_insert", insert_and_fail)
+    monkeypatch.setattr(corpus.live.index, "add_with_ids", add_and_fail)
     with pytest.raises(MemoryError):
         corpus.follow(in_flight=False)
     monkeypatch.undo()
@@ -60,10 +61,10 @@ def test_a_first_index_that_fails_half_way_is_served_when_it_is_whole(tools, mon
     vectors = tools.clustered(50)
     source.store_vectors(range(1, 51), vectors)
 
-    def fail(self, batch):
+    def fail(index, vectors, labels):
         raise MemoryError("no room")
 
-    monkeypatch.setattr(LiveIndex, "_insert", fail)
+    monkeypatch.setattr(faiss.IndexIVFFlat, "add_with_ids", fail)
     with pytest.raises(MemoryError):
         corpus.follow(in_flight=False)
     monkeypatch.undo()

@@ -172,11 +172,11 @@ def test_an_interrupted_replay_begins_again(tools, monkeypatch):
     live.advance(source)
     live.advance(source)
 
-    def broken(batch):
+    def broken(vectors, labels):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(live_index.LiveIndex, "_add", lambda self, batch: broken(batch))
+        patch.setattr(live.index, "add_with_ids", broken)
         with pytest.raises(MemoryError):
             live.advance(source)
     assert live.revision == 1
@@ -268,8 +268,8 @@ def check_one_state(tools, changes, slots, seed):
 class HeldRebuild(Rebuild):
     """A rebuild that gets nowhere before it is waited for: else it might overtake the test."""
 
-    def __init__(self, tools, source):
-        super().__init__(self._make_when_asked, tools.Clock())
+    def __init__(self, tools, source, clock=None):
+        super().__init__(self._make_when_asked, clock or tools.Clock())
         self._source, self._is_asked = source, threading.Event()
 
     def _make_when_asked(self):
@@ -376,8 +376,7 @@ def test_an_index_that_fails_its_self_test_is_never_searched(tools, monkeypatch,
     """With 2 the one before fails as well: then searches fail until one of them can be searched."""
     vectors = tools.clustered(1000)
     source, clock = tools.Source(vectors[:300]), tools.Clock()
-    rebuild = HeldRebuild(tools, source)
-    rebuild._clock = clock
+    rebuild = HeldRebuild(tools, source, clock)
     engine = serve(tools, source, rebuild)
     before = found(tools, engine, vectors[:2], 3)
     source.store_vectors(range(301, 1001), vectors[300:])

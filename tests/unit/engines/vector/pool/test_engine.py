@@ -21,6 +21,7 @@ from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.engines.vector.pool.limits import PoolKnobs
+from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
@@ -83,7 +84,7 @@ def pool_over(served, slots=3, policy=PoolPolicy.ADAPTIVE, slo_s=100.0, link=Non
         PoolScheduler(slots, policy, knobs),
         prefill_slo_s=slo_s,
         kv_link=link or KvLink(0),
-        unit_s=1.0,
+        meters=PoolMeters(1.0),
     )
 
 

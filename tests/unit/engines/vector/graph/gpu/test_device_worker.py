@@ -22,14 +22,14 @@ class ClockedWorker:
     """A device on which an extend takes a second of its clock."""
 
     def __init__(self, worker, clock):
-        self._worker, self._clock = worker, clock
+        self._worker, self.clock = worker, clock
 
     def __getattr__(self, name):
         return getattr(self._worker, name)
 
     def advance(self, slots, quantum, seed_extends):
         done = self._worker.advance(slots, quantum, seed_extends)
-        self._clock.time_s += done.extends
+        self.clock.time_s += done.extends
         return done
 
 

@@ -111,7 +111,7 @@ def test_a_search_that_never_ends_teaches_nothing_and_leaves_nothing():
         finality.forget(number)
         finality.learn(number, FINAL)
     assert searched(finality, 99, [(5, FINAL)]) == [0.0]
-    assert not finality._watched
+    assert finality.is_due(0, KIND, 5), "nothing is known of it any more"
 
 
 def test_hits_that_stayed_for_long_are_not_told_apart():
@@ -119,6 +119,7 @@ def test_hits_that_stayed_for_long_are_not_told_apart():
     looks = [(scanned, FINAL) for scanned in (4, 6, 8, 12, 16, 24)]
     for number in range(SEEN_MIN):
         searched(finality, number, looks)
-    counts = finality._kinds[KIND].counts
-    assert counts[5, STABLE_MAX].tolist() == [SEEN_MIN, SEEN_MIN]
-    assert counts.sum() == 2 * SEEN_MIN * len(looks)
+    assert len(looks) > STABLE_MAX + 1
+    shorter = [(4, OTHER), *looks[1:]]  # at the last look for exactly STABLE_MAX looks
+    assert searched(finality, 99, looks)[-1] == pytest.approx(SEEN_MIN / (SEEN_MIN + 1))
+    assert searched(finality, 100, shorter)[-1] > 0.9

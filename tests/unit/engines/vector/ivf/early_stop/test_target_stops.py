@@ -303,7 +303,7 @@ def test_searches_looked_at_together_stop_where_each_would_alone(corpus, tools):
         other = together[1000 + number].result
         np.testing.assert_array_equal(hits.labels, other.labels)
         assert hits.counts.lists_scanned == other.counts.lists_scanned
-    assert engine.rows_in_flight == engine.method._stops._courses.count == 0
+    assert engine.rows_in_flight == 0
 
 
 def test_where_scanning_is_as_fast_as_asking_nothing_is_asked(tools):

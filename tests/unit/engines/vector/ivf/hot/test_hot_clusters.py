@@ -168,19 +168,19 @@ def test_what_was_copied_before_the_index_changed_is_never_scanned(tools):
     assert index.hot.counts.on_device > 0
 
 
-def test_a_device_that_is_slower_than_the_host_is_left_alone(tools):
+def test_a_device_that_is_slower_than_the_host_is_left_alone(tools, monkeypatch):
     index = Index(tools, is_always_used=False)
-    launch = index.hot._launch
+    scan = BlockTier.scan
 
-    def slow_launch(*arguments):
+    def slow_scan(*arguments):
         index.clock.time_s += 0.5
-        return launch(*arguments)
+        return scan(*arguments)
 
     def quick_scan(*arguments):
         index.clock.time_s += 1e-4
         index.scanner.scan(*arguments)
 
-    index.hot._launch = slow_launch
+    monkeypatch.setattr(BlockTier, "scan", slow_scan)
     index.host_scan = quick_scan
     for seed in range(60):
         index.search(seed, index.hot_scan)
