@@ -99,7 +99,8 @@ class StoreStats:
     Of the entries that were read for prompts that might come, prompts have used `used_ahead`, and
     `wasted_ahead` have left host memory before. `tokens` are those of all entries; the
     `disk_only` of them that are not in host memory would take `disk_only_s` to read, one after the
-    other [s].
+    other [s]. `pins` fetches were not given back yet; `ahead_bytes` of host memory are kept for
+    prompts to come.
     """
 
     hits: Mapping[HitKind, int]
@@ -115,6 +116,8 @@ class StoreStats:
     disk_only_s: float = 0.0
     used_ahead: int = 0
     wasted_ahead: int = 0
+    pins: int = 0
+    ahead_bytes: int = 0
 
     def gauges(self) -> Mapping[str, float]:
         """Return the same by the names of `core.gauges`."""
@@ -172,6 +175,7 @@ class ChunkStore:
         self._completed: deque[Loaded] = deque()
         self._wanted: set[Ticket] = set()  # the loads under way that a prompt waits for
         self._loads = self._failed_loads = 0
+        self._pins = 0  # fetches that were not given back
         self._is_closed = False
         folder = settings.directory
         self._disk = DiskTier(
@@ -215,6 +219,7 @@ class ChunkStore:
             elif tier is not Tier.HOST and not self._start_load(key, tier):
                 return Fetch.MISSING
             self._directory.pin(key)
+            self._pins += 1
             if tier is not Tier.HOST:
                 return Fetch.LOADING
             stored = self._host[key]
@@ -263,6 +268,7 @@ class ChunkStore:
         """Give back one fetch."""
         with self._lock:
             self._directory.release(key)
+            self._pins -= 1
 
     def predicted_load_s(self, found: Iterable[Found]) -> list[float]:
         """Return when each of these would be in host memory, all fetched now in this order [s].
@@ -384,6 +390,8 @@ class ChunkStore:
             disk_only_s=disk_only * self._loader.read_s(file_bytes),
             used_ahead=directory.used_ahead,
             wasted_ahead=directory.wasted_ahead,
+            pins=self._pins,
+            ahead_bytes=directory.ahead.bytes_held,
         )
 
     def gauges(self) -> Mapping[str, float]:
@@ -395,6 +403,12 @@ class ChunkStore:
         """Why it doesn't keep KV as its settings say; empty where it does."""
         problem = self._disk.problem  # read once: the writer's thread may end it
         return () if self._settings.directory is None or problem is None else (problem,)
+
+    def check(self) -> None:
+        """Assert that every tensor is accounted for; no thread may use the store meanwhile."""
+        self._directory.check()
+        held = sum(stored.kv.nbytes for stored in self._host.values())
+        assert held == self._directory.host.bytes_used, "host memory is counted wrongly"
 
     def flush(self) -> None:
         """Wait until all that was put before is on disk, or refused by it."""

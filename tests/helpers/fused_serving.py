@@ -68,6 +68,7 @@ class FusedServing:
         reuse_problem="",
         guarded=False,
         clock=None,
+        prior_s=None,
         **store,
     ):
         token_bytes = kv_shape(model.config, model.dtype).token_bytes
@@ -79,6 +80,7 @@ class FusedServing:
             context_tokens_max=min(pages * 16, 1024),
         )
         spec = replace(spec_of(settings, model, "tiny"), reuse_problem=reuse_problem)
+        spec = replace(spec, prior_s={**spec.prior_s, **(prior_s or {})})
         self.store = store_class(
             ChunkStoreSettings(
                 **{"host_bytes_max": 1 << 28, "encoding": KvEncoding.AS_COMPUTED, **store}
@@ -198,7 +200,7 @@ class FusedServing:
     @property
     def pinned_chunks(self):
         """Fetches of stored chunks that were not given back."""
-        return sum(self.store._directory._pins.values())
+        return self.store.stats().pins
 
     def kv(self, prompt, reuse=EVERYTHING):
         """Put a prompt in alone; return the KV of its row, as a KvBlock."""

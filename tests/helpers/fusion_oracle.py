@@ -57,7 +57,8 @@ class FusionOracle:
         self.shape = (config.num_hidden_layers, config.num_key_value_heads, attention.head_dim)
         self._apply = sys.modules[type(attention).__module__].apply_rotary_pos_emb
 
-    def _rotate(self, states, positions):
+    def rotated(self, states, positions):
+        """Return queries or keys [1, heads, n, head_dim] turned to n positions."""
         cos, sin = self.core.rotary_emb(states, positions[None])
         return self._apply(states, states, cos, sin)[0]
 
@@ -80,7 +81,7 @@ class FusionOracle:
         active = (~known).nonzero()[:, 0] if active is None else torch.as_tensor(active)
         known[active] = True
         limits = torch.as_tensor(active if limits is None else limits)
-        row = _Row(keys, values, known, active, limits, self._rotate)
+        row = _Row(keys, values, known, active, limits, self.rotated)
         self.weights = row.weights
         hidden = self.core.embed_tokens(torch.tensor(token_ids)[active][None])
         cos, sin = self.core.rotary_emb(hidden, active[None])

@@ -108,6 +108,6 @@ class ThreeChunks:
         scores = {}
         for span in self.spans():
             positions = torch.tensor(list(span))
-            keys = self.oracle._rotate(row.keys[-1][None][:, :, positions], positions)[0]
+            keys = self.oracle.rotated(row.keys[-1][None][:, :, positions], positions)[0]
             scores.update(zip(span, self.looks(queries, keys).tolist(), strict=True))
         return scores

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import pytest
@@ -24,6 +23,7 @@ from heddle.simulator.simulation import (
     undisturbed,
 )
 from heddle.workflow.ragraph import RAGraph
+from tests.helpers.kept_questions import questions_kept
 
 ALONE = KvReuse(ReusePolicy.FUSIONRAG, 0.15)
 
@@ -66,11 +66,10 @@ class NoChunks:
         return ()
 
 
-def build_llm(asked, name, epoch, device):
+def build_llm(name, epoch, device):
     worker = AskingWorker(device, LLM_LIMITS.page_count * LLM_LIMITS.page_size)
     spec = LlmSpec(LLM_LIMITS, frozenset({EOS_ID}), "cost model", PAGE_BYTES, COSTS_S)
     fuser = Fuser(NoChunks(), worker, "cost model")
-    asked.append(fuser.asked)
     return LlmEngine(name, epoch, worker, spec, WordDecoder(), device, fuser=fuser)
 
 
@@ -103,34 +102,30 @@ class WithQuestions(Scenario):
 class Asking(WithQuestions):
     """The same requests, each of which has its question run ahead."""
 
-    asked: tuple[list, ...] = ([],)
-
     def lanes(self, stored):
         *others, llm = WithQuestions.lanes(self, stored)
-        build = partial(build_llm, self.asked[0])
-        return *others, replace(llm, build=build)
+        return *others, replace(llm, build=build_llm)
 
     def arrivals(self):
         return tuple(replace(arrival, **MODE) for arrival in WithQuestions.arrivals(self))
 
 
-def drawn(seed, kind, **more):
+def drawn(seed, kind):
     """Return a seed's random scenario, as one of these."""
     scenario = random_scenario(seed)
-    return kind(**{name: getattr(scenario, name) for name in Scenario.__slots__}, **more)
+    return kind(**{name: getattr(scenario, name) for name in Scenario.__slots__})
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(3_000, 3_200, 50))
 def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
-    ends, done, kept = Counter(), 0, 0
+    ends, done, count = Counter(), 0, 0
     for seed in range(first, first + 50):
-        scenario = drawn(seed, Asking, asked=([],))
-        tickets = simulate(scenario).tickets
-        for asked in scenario.asked[0]:
-            for (_, token_ids), queries in asked._kept.items():
-                assert queries.ravel().tolist() == list(range(len(token_ids))), "a torn question"
-                kept += 1
+        with questions_kept() as kept:
+            tickets = simulate(drawn(seed, Asking)).tickets
+        for token_ids, queries in kept:
+            assert queries.ravel().tolist() == list(range(len(token_ids))), "a torn question"
+        count += len(kept)
         plain = simulate(undisturbed(drawn(seed, WithQuestions))).tickets
         for ticket, expected in zip(tickets, plain, strict=True):
             ends[ticket.end_name] += 1
@@ -138,13 +133,13 @@ def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
                 assert ticket.end.text == expected.end.text
                 spans = ticket.end.receipt.spans
                 done += sum(span.kind is PrimitiveKind.ASKING for span in spans)
-    assert kept > 50
+    assert count > 50
     assert done > 50
     assert all(ends[name] for name in ("Answer", "Cancelled"))
 
 
 @pytest.mark.parametrize("seed", [1, 7, 42])
 def test_equal_seeds_replay_equally(seed):
-    first, again = (simulate(drawn(seed, Asking, asked=([],))).digest for _ in range(2))
+    first, again = (simulate(drawn(seed, Asking)).digest for _ in range(2))
     assert first == again
     assert first != simulate(drawn(seed, WithQuestions)).digest

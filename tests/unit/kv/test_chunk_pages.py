@@ -27,6 +27,7 @@ class Machine(RuleBasedStateMachine):
         self.ledger = PageLedger(PAGES, PAGE)
         self.chunks = ChunkPages(self.ledger)
         self.held = []  # one entry for each holder
+        self.newest = {}  # pages of each chunk that were found or made last
         self.others = []  # pages of prompts without chunks
 
     @rule(number=st.integers(0, 4), seen=st.sampled_from([b"", b"", b"", b"x"]))
@@ -46,6 +47,7 @@ class Machine(RuleBasedStateMachine):
         assert self.chunks.hold(wanted) is found
         self.chunks.release(found)
         self.held.append(found)
+        self.newest[number] = found
 
     @rule(data=st.data())
     def fill(self, data):
@@ -60,7 +62,9 @@ class Machine(RuleBasedStateMachine):
     @rule(known=st.sets(st.integers(0, 4)))
     def keep_only(self, known):
         self.chunks.keep_only(lambda key: key[0] in known)
-        assert {key[0] for key in self.chunks._by_key} <= known
+        for number in {*range(5)} - known:
+            assert self.chunks.hold(record(number)) is None
+            assert self.chunks.hold(record(number, b"x")) is None
 
     @rule(count=st.integers(1, 5), is_cached=st.booleans())
     def take(self, count, is_cached):
@@ -82,11 +86,14 @@ class Machine(RuleBasedStateMachine):
         holders += [page for shared in self.held for page in shared.pages]
         for page in range(PAGES):
             assert self.ledger.refcount(page) == holders.count(page)
-        for shared in self.chunks._by_key.values():
+        for shared in self.newest.values():
+            if self.chunks.hold(shared.record) is not shared:
+                continue  # it was evicted, forgotten, or replaced by one that was, too
+            cached = {self.ledger.is_cached(page) for page in shared.pages}
+            self.chunks.release(shared)
+            assert cached == {shared.block is None}, "some of a chunk's pages were evicted"
             is_held = shared in self.held
             assert is_held or shared.block is None, "nobody will fill it any more"
-            cached = {self.ledger.is_cached(page) for page in shared.pages}
-            assert cached == {shared.block is None}, "some of a chunk's pages were evicted"
 
     def teardown(self):
         for shared in self.held:

@@ -68,7 +68,7 @@ def test_any_active_set_equals_the_oracle_at_the_logits_and_in_every_layers_kv(m
     assert rel_diff(logits[0], expected[-1]) < TOLERANCE
     got, places = worker.export_kv(row.slots), torch.arange(len(row.ids))
     for layer in range(len(kv.keys)):
-        turned = oracle._rotate(kv.keys[layer][None], places)[0]
+        turned = oracle.rotated(kv.keys[layer][None], places)[0]
         assert rel_diff(got.keys[layer], turned) < 10 * TOLERANCE  # turned there, not computed
         assert rel_diff(got.values[layer], kv.values[layer]) < TOLERANCE
 

@@ -10,10 +10,11 @@ from heddle.core.commands import Amend, AmendMode, Cancel
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.kv_reuse import AUTO, KvReuse, QuestionPass, ReusePolicy
 from heddle.engines.llm.background import ASKINGS_MAX
-from heddle.engines.llm.fusion.asked_questions import AskedQuestions
+from heddle.engines.llm.fusion.asked_questions import BYTES_MAX, AskedQuestions
 from heddle.engines.llm.model.fused_layers import fuse_layers
 from heddle.engines.llm.step_prices import StepPrices
 from tests.helpers.fused_serving import FusedServing, segments
+from tests.helpers.kept_questions import questions_kept
 from tests.helpers.three_chunks import (
     CHUNKS,
     PREFIX,
@@ -107,7 +108,7 @@ def test_its_scores_are_those_of_its_queries_turned_to_their_places(family):
 
     _, _, queries = case.oracle.run(QUESTION)
     place = torch.full((len(QUESTION),), case.question[0])
-    turned = case.oracle._rotate(queries[None], place)[0]
+    turned = case.oracle.rotated(queries[None], place)[0]
     turned /= getattr(model.model.rotary_emb, "attention_scaling", 1.0)  # it is in them already
     expected = case.question_scores(turned)
     assert rel_diff(torch.from_numpy(np.concatenate(taken[0])), tensor_of(case, expected)) < 1e-4
@@ -129,15 +130,16 @@ def test_it_selects_alike_where_layers_are_fused():
 
 
 def test_a_question_in_slices_is_the_same(model):
-    whole, cut = asked(model, LONG), served(model)
-    cut.start_asking(LONG)
-    with in_slices():
-        for _ in range(4):
-            assert not cut.asked
-            cut.step()
-        cut.drain()
-    key = ("", tuple(LONG))
-    one, other = (s.fuser.asked._kept[key] for s in (whole, cut))
+    cut = served(model)
+    with questions_kept() as kept:
+        asked(model, LONG)
+        cut.start_asking(LONG)
+        with in_slices():
+            for _ in range(4):
+                assert not cut.asked
+                cut.step()
+            cut.drain()
+    (_, one), (_, other) = kept
     assert one.shape == other.shape
     assert rel_diff(torch.from_numpy(other), torch.from_numpy(one)) < TOLERANCE
 
@@ -148,9 +150,10 @@ def test_a_question_that_loses_its_pages_begins_anew(model):
     with in_slices():
         serving.step()
     serving.engine.scheduler.preempt(serving.engine.sequences.get(number))
-    serving.drain()
-    key = ("", tuple(LONG))
-    one, other = (s.fuser.asked._kept[key] for s in (asked(model, LONG), serving))
+    with questions_kept() as kept:
+        serving.drain()
+        asked(model, LONG)
+    (_, one), (_, other) = kept
     assert one.tolist() == other.tolist()
 
 
@@ -183,7 +186,8 @@ def test_a_preempted_prompt_keeps_its_selection(model, case):
     number = serving.start(case.segments, ALONE, 6)
     serving.step()
     sequence = serving.engine.sequences.get(number)
-    serving.fuser.asked._kept.clear()
+    serving.fuser.asked.keep("", (1,), np.zeros((1, BYTES_MAX // 4, 1), np.float32))
+    assert not serving.fuser.asked.knows("", tuple(QUESTION)), "there was room for both"
     serving.engine.scheduler.preempt(sequence)
     serving.drain()
     assert serving.preemptions[number] == 1

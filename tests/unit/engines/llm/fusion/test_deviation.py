@@ -44,7 +44,7 @@ class _Case:
         reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio, primed=False)
         row = self.serving.kv(segments(self.prefix, self.chunks, self.question), reuse)
         places = torch.arange(len(self.ids))
-        turned = [self.oracle._rotate(layer[None], places)[0] for layer in self.exact.keys]
+        turned = [self.oracle.rotated(layer[None], places)[0] for layer in self.exact.keys]
         return _distances(row, PlainKv(torch.stack(turned), self.exact.values)).mean()
 
 

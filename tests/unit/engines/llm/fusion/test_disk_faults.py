@@ -154,9 +154,8 @@ def test_what_is_read_for_a_prompt_that_does_not_come_is_let_go(model, folder, o
         LoadKv(7, replace(exact, segments=segments(PREFIX, [A], QUESTION), reuse=ALL))
     )
     assert woken.wait(10), "the load has not ended"
-    held = serving.store._directory.ahead
-    assert held.bytes_held > 0
+    assert serving.store.stats().ahead_bytes > 0
     serving.engine.apply(LeaveKv(7))
     serving.engine.apply(LeaveKv(8))  # never asked for
-    assert held.bytes_held == 0
+    assert serving.store.stats().ahead_bytes == 0
     assert serving.store.stats().loads == 1, "nothing is read for an exact prompt"

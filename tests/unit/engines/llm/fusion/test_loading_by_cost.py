@@ -102,10 +102,12 @@ def test_behind_others_there_is_time_to_load(case, folder):
     fused = []
     for others in (0, 12):
         serving = FusedServing(
-            case.model, directory=folder, disk_bytes_max=1 << 28, store_class=foretelling(3, 3, 3)
+            case.model,
+            directory=folder,
+            disk_bytes_max=1 << 28,
+            store_class=foretelling(3, 3, 3),
+            prior_s={"prefill_tokens": 0.01},
         )
-        slow = {**serving.engine._report.costs.coefficients_s, "prefill_tokens": 0.01}
-        serving.engine._report._costs = serving.engine._report.costs._replace(coefficients_s=slow)
         for _ in range(others):
             serving.start(segments(prompt(20, 6), [], prompt(60, 7)), KvReuse())
         number = serving.start(case.segments, FUSED)

@@ -11,6 +11,7 @@ from heddle.engines.llm.model.fused_layers import can_fuse, fuse_layers
 from heddle.engines.llm.model.packed_linear import pack_linears
 from heddle.kv.kv_encoding import KvEncoding
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
+from tests.helpers.stored_chunks import chunks_stored
 from tests.helpers.three_chunks import (
     CHUNKS,
     PREFIX,
@@ -101,12 +102,12 @@ def test_chunks_pages_are_shared_where_the_kernel_reads_them():
 @pytest.mark.parametrize("encoding", [KvEncoding.BF16, KvEncoding.INT8])
 def test_kv_stored_in_fewer_bits_changes_little(encoding):
     model = tiny_model("qwen3")
-    serving = served(model, encoding=encoding)
+    with chunks_stored() as stored:
+        serving = served(model, encoding=encoding)
     got = serving.ask(ASKED)
     assert 0 < rel_diff(got, reused_logits(model, REORDERED)) < TOLERANCE
     fused = next(reversed(serving.prefilled.values())).fused
-    errors = [stored.kv.error for stored in serving.store._host.values()]
-    assert 0 < fused.stored_error == max(errors) < TOLERANCE
+    assert 0 < fused.stored_error == max(one.kv.error for one in stored) < TOLERANCE
 
 
 def test_the_error_of_what_comes_from_disk_is_told_as_well(tmp_path):

@@ -44,7 +44,7 @@ def test_pages_and_pins_are_given_back_and_no_approximate_page_is_found_again(mo
             serving.engine.apply(Cancel(number))
     serving.drain()
     assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
-    serving.store._directory.check()
+    serving.store.check()
     for chunks, question, *_ in requests:
         logits = serving.ask(segments(PREFIX, chunks, question), KvReuse())
         expected = full_logits(model, ids_of(chunks, question=question))

@@ -40,8 +40,7 @@ def test_an_answer_takes_its_share_of_the_time(case):
     """However long the deadline, an answer that may be longer leaves none for chunks."""
     serving = served(case.model)
     serving.seconds_left = 1e6
-    costs = serving.engine._report.costs
-    token_s = costs.coefficients_s["call"]
+    token_s = serving.last.costs.coefficients_s["call"]
     serving.ask(case.segments, CHOSEN, new_tokens=1)
     assert last_fused(serving).ratio == 1.0
     serving.seconds_left = 40 * token_s

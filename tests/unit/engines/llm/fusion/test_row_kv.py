@@ -8,6 +8,7 @@ import torch
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from tests.helpers.fused_serving import EVERYTHING, segments
 from tests.helpers.fusion_oracle import FusionOracle
+from tests.helpers.stored_chunks import chunks_stored
 from tests.helpers.three_chunks import (
     CHUNKS,
     PREFIX,
@@ -34,7 +35,7 @@ def model(request):
 def _turned(oracle, keys, start=0):
     """Turn the oracle's keys to neighbouring places. Shapes: [layers, kv_heads, n, head_dim]."""
     places = torch.arange(start, start + keys.shape[2])
-    return torch.stack([oracle._rotate(layer[None], places)[0] for layer in keys])
+    return torch.stack([oracle.rotated(layer[None], places)[0] for layer in keys])
 
 
 def test_at_ratio_one_every_layer_holds_what_full_attention_computes(model):
@@ -73,8 +74,9 @@ def test_full_reuse_in_another_order_moves_chunks_and_changes_nothing_else(model
 
 
 def test_eight_requests_at_once_leave_every_stored_byte_and_give_everything_back(model):
-    serving = served(model, step_tokens=64)
-    before, host_bytes = _checksums(serving.store), serving.store.stats().host_bytes
+    with chunks_stored() as stored:
+        serving = served(model, step_tokens=64)
+    before, host_bytes = _checksums(stored), serving.store.stats().host_bytes
     reuses = [EVERYTHING, *(KvReuse(ReusePolicy.FUSIONRAG, ratio) for ratio in (0.15, 0.5, 1.0))]
     reuses.append(KvReuse(ReusePolicy.CACHEBLEND, 0.3))  # on copies, turned to their place
     orders = [[A, B, C], [C, B, A]]
@@ -85,16 +87,16 @@ def test_eight_requests_at_once_leave_every_stored_byte_and_give_everything_back
     ]
     serving.drain()
     assert all(len(serving.logits[number]) == 3 for number in numbers)
-    assert _checksums(serving.store) == before
+    assert _checksums(stored) == before
     assert serving.store.stats().host_bytes == host_bytes
     assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
 
 
-def _checksums(store):
+def _checksums(stored):
     """Return a digest of each stored entry's tensors."""
-    return {
-        key: hashlib.sha256(
-            b"".join(tensor.numpy().tobytes() for tensor in stored.kv.tensors.values())
+    return [
+        hashlib.sha256(
+            b"".join(tensor.numpy().tobytes() for tensor in one.kv.tensors.values())
         ).digest()
-        for key, stored in store._host.items()
-    }
+        for one in stored
+    ]

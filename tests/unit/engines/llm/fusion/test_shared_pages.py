@@ -17,6 +17,7 @@ from heddle.core.payloads import Segment, SegmentRole
 from heddle.core.results import Prefilled
 from heddle.engines.llm.model.fused_layers import fuse_layers
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
+from tests.helpers.stored_chunks import chunks_stored
 from tests.helpers.three_chunks import CHUNKS as ABC
 from tests.helpers.three_chunks import PREFIX, QUESTION, ids_of, rel_diff, served
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
@@ -155,9 +156,10 @@ def test_what_is_computed_whole_shares_nothing():
 
 
 def test_shared_pages_stay_as_they_were_filled():
-    serving = served(tiny_model("llama"))
+    with chunks_stored() as stored:
+        serving = served(tiny_model("llama"))
     serving.ask(segments(PREFIX, [C, A, B], QUESTION))
-    before = _checksum(serving)
+    before = _checksum(serving, stored)
     numbers = [
         serving.start(segments(PREFIX, order, QUESTION), reuse, 4)
         for order in ([C, A, B], [B, C, A])
@@ -165,12 +167,16 @@ def test_shared_pages_stay_as_they_were_filled():
     ]
     serving.drain()
     assert all(len(serving.logits[number]) == 4 for number in numbers)
-    assert _checksum(serving) == before
+    assert _checksum(serving, stored) == before
 
 
-def _checksum(serving):
-    shared = _chunk_pages(serving)._by_key
-    pages = [page for key in sorted(shared) for page in shared[key].pages]
+def _checksum(serving, stored):
+    pages = []
+    for chunk in stored:
+        shared = _chunk_pages(serving).hold(chunk.record)
+        assert shared is not None, "the chunk has no pages"
+        pages += shared.pages
+        _chunk_pages(serving).release(shared)
     slots = (np.array(pages)[:, None] * PAGE + np.arange(PAGE)).ravel()
     block = serving.worker.export_kv(slots)
     return hashlib.sha256(block.keys.numpy().tobytes() + block.values.numpy().tobytes()).digest()

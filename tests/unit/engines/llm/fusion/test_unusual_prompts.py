@@ -138,7 +138,7 @@ def test_the_question_does_not_look_where_a_missing_chunk_will_be(model):
     _, row, queries = case.oracle.run(case.ids, stored, case.uncovered)
     _, missing, candidate = spans_of(case.chunks)
     places = torch.arange(candidate.start, candidate.stop)
-    keys = case.oracle._rotate(row.keys[-1][None][:, :, places], places)[0]
+    keys = case.oracle.rotated(row.keys[-1][None][:, :, places], places)[0]
     scores = case.looks(queries[:, -len(QUESTION) :], keys)
     selected = places[scores.topk(int(SOME.ratio * len(A))).indices].tolist()
     active = sorted({*case.uncovered, *range(missing.start, missing.stop), *selected})

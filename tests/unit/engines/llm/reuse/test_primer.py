@@ -121,7 +121,7 @@ def test_behind_one_neighbour_it_is_what_full_attention_gives(model, serve):
     assert rel_diff(entry.block.values, kv.values[:, :, start:]) < TOLERANCE
     positions = torch.arange(start, start + len(CHUNK))
     for layer, keys in enumerate(kv.keys):
-        turned = oracle._rotate(keys[None, :, start:], positions)[0]
+        turned = oracle.rotated(keys[None, :, start:], positions)[0]
         assert rel_diff(entry.block.keys[layer], turned) < TOLERANCE
 
 
