@@ -1,6 +1,6 @@
 """The seams: what a layer needs from another without knowing it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -66,6 +66,16 @@ class Timed(Protocol):
     @property
     def due_s(self) -> float:
         """When that is, by the runtime's clock; inf = whenever something arrives [s]."""
+        ...
+
+
+@runtime_checkable
+class Spread(Protocol):
+    """An engine's port that spreads its tasks over several lanes."""
+
+    @property
+    def tasks_by_lane(self) -> Mapping[str, int]:
+        """How many tasks each lane has, by its name; any thread may ask."""
         ...
 
 

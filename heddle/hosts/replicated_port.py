@@ -1,6 +1,7 @@
 """Equal lanes behind one port: a task goes to the one that is through with it first. (Teola §5)"""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -87,6 +88,12 @@ class ReplicatedPort:
     def epoch(self) -> int:
         """Grows with every restart of a lane."""
         return sum(port.epoch for port in self.ports)
+
+    @property
+    def tasks_by_lane(self) -> Mapping[str, int]:
+        """How many tasks each lane has; one that is hedged counts on each of its lanes."""
+        held = Counter(n for task in list(self._tasks.values()) for n in task.lanes)
+        return {port.name: held[n] for n, port in enumerate(self.ports)}
 
     @property
     def due_s(self) -> float:

@@ -120,6 +120,9 @@ class ServerCollector(Collector):
         yield GaugeMetricFamily(
             "heddle_requests_in_flight", "Requests that have not ended.", state.requests
         )
+        yield GaugeMetricFamily(
+            "heddle_leases", "Prompts whose KV is kept for a generation.", state.leases
+        )
         yield CounterMetricFamily(
             "heddle_frames_dropped",
             "Steps whose report came twice or late.",
@@ -258,14 +261,27 @@ def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
         "Rows in an engine: sequences, queries or texts.",
         labels=["engine", "state"],
     )
+    credits = GaugeMetricFamily(
+        "heddle_engine_credits_used", "Rows that an engine was sent.", labels=["engine"]
+    )
+    of_lanes = GaugeMetricFamily(
+        "heddle_lane_tasks",
+        "Tasks that a lane has, where an engine spreads them over several.",
+        labels=["lane"],
+    )
     for name, engine in engines.items():
         tasks.add_metric([name, "queued"], engine.queued)
         tasks.add_metric([name, "sent"], engine.in_flight)
+        credits.add_metric([name], engine.credits_used)
+        for lane, count in engine.tasks_by_lane.items():
+            of_lanes.add_metric([lane], count)
         if engine.last is not None:
             load.add_metric([name, "waiting"], engine.last.load.waiting)
             load.add_metric([name, "running"], engine.last.load.running)
     yield tasks
     yield load
+    yield credits
+    yield of_lanes
     told = {name: engine.last for name, engine in engines.items() if engine.last is not None}
     yield _gauge(
         Name(

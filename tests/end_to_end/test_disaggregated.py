@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from heddle import RAGraph, Server
+from heddle.core.commands import KvSent
 from heddle.core.gauges import KV_PAGES_HELD
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
+from heddle.engines.vector.pool.kv_link import KvLink
 from heddle.runtime.events import Answer
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.degraded import kinds, reasons
-from tests.helpers.server_state import eventually, holds_nothing
+from tests.helpers.server_state import eventually, holds_nothing, pid_of
 
 QUESTION = "Who is the keeper of Rock 3?"
 PREFILL, DECODE = "llm-prefill", "llm-decode"
@@ -34,24 +35,11 @@ def inline_lanes(model: Path, corpus: Path) -> Iterator[Server]:
         yield running
 
 
-def port_of(server: Server) -> DisaggregatedPort:
-    port = server._running.loop.runtime.lanes["llm"].port
-    assert isinstance(port, DisaggregatedPort)
-    return port
-
-
 def is_idle(server: Server) -> bool:
     """Whether nothing is out, and the lanes hold no page for anybody."""
-    port = port_of(server)
-    is_known = port._tasks or port._prompts or port._decodes
-    held = sum(frame.gauges.get(KV_PAGES_HELD, 0) for frame in port._last.values())
-    return holds_nothing(server) and not is_known and not held
-
-
-def pid_of(server: Server, name: str) -> int:
-    pid = next(lane for lane in server._running.lanes if lane.name == name).health.pid
-    assert pid is not None
-    return pid
+    llm = server.state().engines["llm"]
+    held = 0 if llm.last is None else llm.last.gauges.get(KV_PAGES_HELD, 0)
+    return holds_nothing(server) and not any(llm.tasks_by_lane.values()) and not held
 
 
 def shown(answer: Answer) -> tuple[str, list[int]]:
@@ -101,16 +89,16 @@ def test_retrieval_while_decoding_goes_back_to_the_prefill_lane(
     eventually(lambda: is_idle(inline_lanes))
 
 
-def test_the_vector_pool_hears_how_long_lanes_send(inline_lanes: Server):
-    engine = inline_lanes._running.loop.runtime.lanes["vector"].port._guarded.engine
-    link = engine._kv_link
-    before = link._sent_s  # this policy never looks, so it adds up
+def test_the_vector_pool_hears_how_long_lanes_send(
+    inline_lanes: Server, monkeypatch: pytest.MonkeyPatch
+):
+    told: list[tuple[int, KvSent]] = []
+    monkeypatch.setattr(KvLink, "sent", lambda link, sent: told.append((link.lanes, sent)))
     receipt = inline_lanes.app("oneshot").invoke(QUESTION).receipt
-    assert link.lanes == 1
-    assert before < link._sent_s <= before + receipt.kv_transfer_s
-    assert link._stepped_s > link._sent_s, "the lane computes more than it sends"
-    assert link.take_use(0.0) == 1.0, "no time has passed"
-    assert 0.0 < link.take_use(1e3) < 0.5, "a lane that rested for a quarter of an hour"
+    [(count, sent)] = told
+    assert count == 1
+    assert 0.0 < sent.sending_s <= receipt.kv_transfer_s
+    assert sent.stepping_s > sent.sending_s, "the lane computes more than it sends"
 
 
 def test_reused_chunk_kv_moves_on_as_it_is(model: Path, corpus: Path):
@@ -151,8 +139,8 @@ def test_a_lane_that_dies_with_a_prompt_on_its_way_costs_a_retry(lanes: Server, 
     pid = pid_of(lanes, name)
     os.kill(pid, signal.SIGSTOP)  # whatever it is sent now waits in its socket
     handle = lanes.submit("oneshot", QUESTION)
-    decodes, number = port_of(lanes)._decodes, [PREFILL, DECODE].index(name)
-    eventually(lambda: any(decode.lane == number for decode in list(decodes.values())))
+    tasks = 2 if name == PREFILL else 1  # the prompt's, too, or the answer's alone
+    eventually(lambda: lanes.state().engines["llm"].tasks_by_lane[name] == tasks)
     with contextlib.suppress(ProcessLookupError):  # where it took long, it counts as dead already
         os.kill(pid, signal.SIGKILL)
     answer = handle.result(timeout_s=120)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +15,10 @@ from heddle.app.server import Server
 from heddle.core.dtypes import DTYPES
 from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError
 from heddle.corpus.store import CorpusStore
+from heddle.runtime.supervision import LaneState
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.empty_server import serve_empty
+from tests.helpers.server_state import kill_lane, pid_of
 
 TEXTS = ["the tide", "a loom weaves cloth from yarn", "the harbour of the old town"]
 
@@ -90,8 +91,8 @@ def test_two_lanes_answer_for_one_service(server: Server, empty: Path, dtype: st
         shown = two.health()
         assert set(shown["lanes"]) == {"retrieval", "embedding-cpu0", "embedding-cpu1"}
         assert set(shown["embedding"]) == {"embedding-cpu0", "embedding-cpu1"}
-        lanes = {lane.name: lane.health.pid for lane in two._running.lanes}
-        pinned = [os.sched_getaffinity(lanes[f"embedding-cpu{number}"]) for number in (0, 1)]
+        pids = [pid_of(two, f"embedding-cpu{number}") for number in (0, 1)]
+        pinned = [os.sched_getaffinity(pid) for pid in pids]
         assert pinned == [{int(part.removeprefix("cpu:"))} for part in named.split(",")]
         texts = [f"{number} of many texts" for number in range(40)]
         for at in range(0, len(texts), 8):  # whichever lane, within the documented tolerance
@@ -135,12 +136,16 @@ def test_algorithm_1_refuses_what_is_beyond_the_depths_that_were_profiled(
         assert busy, "the one open lane holds one query at a time"
 
 
+def is_back(server: Server, lane: str) -> bool:
+    health = server.state().lanes[lane]
+    return health.restarts > 0 and health.state is LaneState.READY
+
+
 def test_a_lane_that_dies_is_started_again_and_the_other_answers_meanwhile(empty: Path) -> None:
     with serve_empty(empty, embedding_lanes=two_lanes(), dtype="float32") as server:
-        [victim] = [lane for lane in server._running.lanes if lane.name == "embedding-cpu0"]
-        os.kill(victim.health.pid, signal.SIGKILL)
+        kill_lane(server, "embedding-cpu0")
         answers = 0
-        while not (answers > 2 and victim.health.restarts and victim.health.pid):
+        while not (answers > 2 and is_back(server, "embedding-cpu0")):
             with contextlib.suppress(EngineError):  # of what was on the lane when it died
                 answers += len(server.embed(TEXTS).values) == len(TEXTS)
         np.testing.assert_allclose(np.linalg.norm(server.embed(TEXTS).values, axis=1), 1, atol=1e-5)

@@ -1,7 +1,5 @@
 """A server over a corpus with a search graph and a pool: same passages, followed, restarted."""
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from heddle.app.application import App
 from heddle.cli.main import main
 from heddle.engines.vector.files.manifest import graph_path
 from tests.helpers.degraded import reasons
+from tests.helpers.server_state import kill_lane
 from tests.helpers.tiny_server import index_documents, write_documents
 
 TOPK = 5
@@ -61,9 +60,7 @@ def test_the_passages_are_those_of_an_exact_search(server: Server, expected: lis
 
 
 def test_a_killed_lane_is_started_again_and_answers(server: Server, expected: list[list[int]]):
-    lane = next(lane for lane in server._running.lanes if lane.name == "retrieval")
-    assert lane.health.pid is not None
-    os.kill(lane.health.pid, signal.SIGKILL)
+    kill_lane(server, "retrieval")
     answer = search_app(server).invoke(QUESTIONS[0])
     assert [passage.chunk_id for passage in answer.passages] == expected[0]
     assert server.health()["lanes"]["retrieval"]["restarts"] == 1
@@ -88,9 +85,7 @@ def test_a_killed_shard(lost_shard: str, folder: Path, expected: list[list[int]]
     with Server(None, folder.parent / "corpus", shards=2, lost_shard=lost_shard) as sharded:
         app = search_app(sharded)
         assert [found(app, question) for question in QUESTIONS] == expected
-        lane = next(lane for lane in sharded._running.lanes if lane.name == "retrieval-1")
-        assert lane.health.pid is not None
-        os.kill(lane.health.pid, signal.SIGKILL)
+        kill_lane(sharded, "retrieval-1")
         answer = app.invoke(QUESTIONS[0])
         chunks = [passage.chunk_id for passage in answer.passages]
         if lost_shard == "fail":  # it waited for the lane, or was tried again

@@ -14,7 +14,7 @@ from heddle.hosts.nodes.secret import write_secret
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.command import Command
 from tests.helpers.port_reader import is_running
-from tests.helpers.server_state import eventually, holds_nothing
+from tests.helpers.server_state import eventually, holds_nothing, pid_of
 
 QUESTION = "Who is the keeper of Rock 3?"
 NAMES = ("north", "east", "south")
@@ -51,7 +51,7 @@ def server(model: Path, corpus: Path, secret: Path, addresses: dict[str, str]) -
 
 
 def places(server: Server) -> dict[str, str]:
-    return {lane.name: lane.health.place for lane in server._running.lanes}
+    return {name: lane.place for name, lane in server.state().lanes.items()}
 
 
 def test_the_plan_names_the_nodes(
@@ -75,7 +75,7 @@ def test_answers_are_those_of_one_process_and_outlive_a_node(
     assert {answer.text for answer in together} == {expected.text}
     assert together[0].passages == expected.passages
 
-    pids = {lane.name: lane.health.pid for lane in server._running.lanes}
+    lost = pid_of(server, "llm-both-0")
     handles = [server.submit("oneshot", f"{QUESTION} {n}") for n in range(6)]
     agents["north"].process.send_signal(signal.SIGKILL)
     handles += [server.submit("oneshot", f"{QUESTION} {n}") for n in range(6, 12)]
@@ -83,18 +83,21 @@ def test_answers_are_those_of_one_process_and_outlive_a_node(
         assert handle.result(timeout_s=60).text
     eventually(lambda: server.health()["status"] == "ok" and holds_nothing(server))
     assert places(server)["llm-both-0"] == "south", "the node that had room"
-    eventually(lambda: not is_running(pids["llm-both-0"]))
+    eventually(lambda: not is_running(lost))
     assert server.app("oneshot").invoke(QUESTION).text == expected.text
 
 
 def test_a_frozen_lane_is_replaced_on_its_node(server: Server, inline_server: Server):
-    lane = next(lane for lane in server._running.lanes if lane.name == "llm-both-1")
-    before = lane.health.pid
-    assert before is not None
+    before = pid_of(server, "llm-both-1")
     os.kill(before, signal.SIGSTOP)
     for handle in [server.submit("oneshot", f"{QUESTION} {n}") for n in range(6)]:
         assert handle.result(timeout_s=60).text
-    eventually(lambda: lane.health.pid not in (None, before) and server.health()["status"] == "ok")
+    eventually(
+        lambda: (
+            server.state().lanes["llm-both-1"].pid not in (None, before)
+            and server.health()["status"] == "ok"
+        )
+    )
     assert places(server)["llm-both-1"] == "east"
     expected = inline_server.app("oneshot").invoke(QUESTION)
     assert server.app("oneshot").invoke(QUESTION).text == expected.text

@@ -11,7 +11,6 @@ import pytest
 
 from heddle import Server
 from heddle.app.observe.health import unserved_roles
-from heddle.hosts.replicated_port import ReplicatedPort
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.server_state import eventually, holds_nothing
 
@@ -29,8 +28,8 @@ def server(model: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 def lanes(server: Server) -> dict[str, int]:
-    found = {lane.name: lane.health.pid for lane in server._running.lanes}
-    return {name: pid for name, pid in found.items() if pid is not None}
+    found = server.state().lanes
+    return {name: lane.pid for name, lane in found.items() if lane.pid is not None}
 
 
 def health_once(server: Server, is_due: Callable[[Health], bool]) -> Health:
@@ -52,9 +51,6 @@ def test_each_kind_has_two_lanes_and_the_answers_of_one(server: Server, inline_s
         together = server.app(name).batch([QUESTION] * 6)
         assert {answer.text for answer in together} == {expected.text}
         assert together[0].passages == expected.passages
-    port = server._running.loop.runtime.lanes["vector"].port
-    assert isinstance(port, ReplicatedPort)
-    assert all(lane.last is not None for lane in port._lanes), "both have searched"
     eventually(lambda: holds_nothing(server))
 
 

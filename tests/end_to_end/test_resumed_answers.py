@@ -1,8 +1,6 @@
 """Answers that have begun when their lane dies: they go on where they were, and nothing is lost."""
 
 import json
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +8,10 @@ import pytest
 
 from heddle import RAGraph, Server
 from heddle.core.prompts.constraint import Constraint
-from heddle.engines.llm.lanes.disaggregated_port import DisaggregatedPort
 from heddle.runtime.events import TokenDelta
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.degraded import kinds
-from tests.helpers.server_state import eventually, holds_nothing
+from tests.helpers.server_state import eventually, holds_nothing, kill_lane
 
 TOKENS = 200
 TOKENS_BEFORE = 8
@@ -43,15 +40,9 @@ def server(request: pytest.FixtureRequest, model: Path, corpus: Path) -> Iterato
 
 def kill_writer(server: Server) -> None:
     """Kill the lane that writes the one answer that is under way."""
-    names = ["llm"]
-    port = server._running.loop.runtime.lanes["llm"].port
-    if isinstance(port, DisaggregatedPort):
-        writing = {placed.lane for placed in port._tasks.values()}
-        writing |= {decode.lane for decode in port._decodes.values()}
-        names = [lane.port.name for n, lane in enumerate(port.lanes) if n in writing]
-    (lane,) = [lane for lane in server._running.lanes if lane.name in names]
-    assert lane.health.pid is not None
-    os.kill(lane.health.pid, signal.SIGKILL)
+    tasks = server.state().engines["llm"].tasks_by_lane or {"llm": 1}
+    (name,) = [name for name, count in tasks.items() if count]
+    kill_lane(server, name)
 
 
 @pytest.mark.parametrize(

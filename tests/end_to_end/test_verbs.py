@@ -1,8 +1,6 @@
 """What a user does from Python, on real engines in lanes of their own."""
 
 import asyncio
-import os
-import signal
 import threading
 from functools import partial
 from pathlib import Path
@@ -16,7 +14,7 @@ from heddle.core.passages import Passage
 from heddle.runtime.events import Answer, NodeFinished, NodeStarted, Retrieved, TokenDelta
 from heddle.workflow.presets import ANSWER_TOKENS, PRESETS
 from tests.end_to_end.conftest import KV_BYTES
-from tests.helpers.server_state import eventually, holds_nothing
+from tests.helpers.server_state import eventually, holds_nothing, kill_lane
 
 QUESTION = "Who is the keeper of Rock 3?"
 # HedraRAG, Listing 1, word for word; two prompts that the column width broke are joined again.
@@ -199,12 +197,6 @@ def test_a_deadline_ends_a_request_and_frees_everything(server: Server):
 
 
 # -- losing a lane ----------------------------------------------------------------------------
-
-
-def kill_lane(server: Server, name: str) -> None:
-    lane = next(lane for lane in server._running.lanes if lane.name == name)
-    assert lane.health.pid is not None
-    os.kill(lane.health.pid, signal.SIGKILL)
 
 
 def restarts(server: Server, name: str) -> int:

@@ -23,7 +23,7 @@ from heddle.app.priming.reprime import Repriming, repriming_of
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError, InputError
-from heddle.core.ports import Clock, Tracer
+from heddle.core.ports import Clock, Spread, Tracer
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
 from heddle.graph.pgraph import PGraph
@@ -32,6 +32,7 @@ from heddle.hosts.tool_threads import ToolThreads
 from heddle.hosts.work_threads import WorkThreads
 from heddle.passes.runner import check_pass_names
 from heddle.runtime.handle import Handle
+from heddle.runtime.lane import Lane
 from heddle.runtime.loop import RuntimeLoop
 from heddle.runtime.supervision import LaneLimits
 
@@ -93,10 +94,7 @@ class RunningServer:
         """
         runtime = self.loop.runtime
         return ServerState(
-            engines={
-                name: EngineState(len(lane.scheduler.pending), lane.in_flight, lane.last)
-                for name, lane in runtime.lanes.items()
-            },
+            engines={name: _engine_state(lane) for name, lane in runtime.lanes.items()},
             lanes={lane.name: lane.health for lane in self.lanes},
             requests=len(runtime.requests.open),
             tally=self.tally,
@@ -110,6 +108,7 @@ class RunningServer:
             predicted_wait_s=runtime.requests.admission.between_s or 0.0,
             failed_passes=tuple(sorted(runtime.planner.runner.failed)),
             cycle_passes=runtime.planner.runner.cycle_counts,
+            leases=len(runtime.tasks.leases),
         )
 
     def _corpus_state(self) -> CorpusState | None:
@@ -144,6 +143,17 @@ class RunningServer:
             self.repriming.stop()
         if self.thread.shut():
             self.ending.close()
+
+
+def _engine_state(lane: Lane) -> EngineState:
+    port = lane.port
+    return EngineState(
+        len(lane.scheduler.pending),
+        lane.in_flight,
+        lane.last,
+        port.credits.used,
+        port.tasks_by_lane if isinstance(port, Spread) else {},
+    )
 
 
 def start(

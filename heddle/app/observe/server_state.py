@@ -16,11 +16,17 @@ NO_ANSWERS: Final = AnswerCacheState(0, 0, {})
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """An engine: primitives that wait for it, tasks that it has, the newest that it told."""
+    """An engine: primitives that wait for it, tasks that it has, the newest that it told.
+
+    `credits_used` counts the rows that it was sent, `tasks_by_lane` the tasks of each lane; it is
+    empty where the engine is one lane.
+    """
 
     queued: int
     in_flight: int
     last: Frame | None
+    credits_used: int = 0
+    tasks_by_lane: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,7 @@ class CorpusState:
 class ServerState:
     """A server: engines and lanes by name, `requests` in flight, what was counted so far.
 
+    `leases` counts the prompts whose KV the LLM's lanes keep for a generation.
     `answers` are kept to be given again. `embedding`, `corpus` and `corpus_revision` are None where
     there is no corpus, `repriming` where nothing is primed anew, `memory` where no memory profile
     splits it. `roles` has the lanes of each role, by its name. A request that is refused now may be
@@ -127,3 +134,4 @@ class ServerState:
     failed_passes: tuple[str, ...] = ()
     cycle_passes: Mapping[str, CycleCount] = field(default_factory=dict)
     traces: Mapping[str, int] | None = None
+    leases: int = 0

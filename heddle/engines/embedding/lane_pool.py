@@ -1,7 +1,8 @@
 """Several embedding lanes behind one port: the runtime sees one engine, the books decide."""
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -71,6 +72,13 @@ class LanePool:
     _loads: dict[str, Load] = field(default_factory=dict)  # each lane's newest
     _own_ids: "itertools.count[int]" = field(default_factory=lambda: itertools.count(-1, -1))
     _wake: Callable[[], None] = lambda: None
+
+    @property
+    def tasks_by_lane(self) -> Mapping[str, int]:
+        """How many tasks each lane has; those that wait for a lane are the manager's `held`."""
+        ports = (pooled.port for pooled in list(self._tasks.values()))
+        held = Counter(port.name for port in ports if port is not None)
+        return {port.name: held[port.name] for port in self.ports}
 
     @property
     def _load(self) -> Load:

@@ -96,11 +96,12 @@ def test_what_a_request_failed_at_goes_to_the_other_lane():
 
 
 def test_only_the_newest_failures_are_remembered():
-    replicas = Replicas(count=1)
-    for request in range(FAILED_MAX + 3):
+    replicas = Replicas()
+    for request in range(FAILED_MAX + 1):
         replicas.lanes[0].fail(replicas.search(request=request))
         replicas.read()
-    assert len(replicas.port._failed) == FAILED_MAX
+    assert replicas.search(request=1) in replicas.lanes[1].open
+    assert replicas.search(request=0) in replicas.lanes[0].open
 
 
 def test_each_lane_s_events_count_once_and_from_its_own_tasks_only():
@@ -150,7 +151,7 @@ class TestHedges:
         assert [c.task_id for c in replicas.lanes[first].sent(Cancel)] == [task]
         replicas.read()
         assert [type(event) for event in replicas.heard] == [Done, Done]
-        assert [lane.rows for lane in replicas.port._lanes] == [0, 0]
+        assert replicas.port.tasks_by_lane == {"vector-0": 0, "vector-1": 0}
 
     def test_the_lane_that_had_it_first_may_still_be_first(self):
         replicas = Replicas()

@@ -47,7 +47,7 @@ class Disaggregated(Bench):
         assert not self.runtime.tasks.leases
         assert self.port.credits.used == 0
         assert (self.one.held_pages, self.two.held_pages) == (0, 0)
-        assert (self.port._tasks, self.port._prompts, self.port._decodes) == ({}, {}, {})
+        assert self.port.tasks_by_lane == {"one": 0, "two": 0}
 
 
 @pytest.fixture

@@ -69,7 +69,9 @@ def whole_state() -> ServerState:
     )
     return ServerState(
         engines={
-            "llm": EngineState(2, 4, frame("llm", load=Load(3, 1), gauges=pages)),
+            "llm": EngineState(
+                2, 4, frame("llm", load=Load(3, 1), gauges=pages), 9, {"llm-0": 3, "llm-1": 1}
+            ),
             "vector": EngineState(0, 1, found),
             "tools": EngineState(0, 0, None),
         },
@@ -90,6 +92,7 @@ def whole_state() -> ServerState:
         memory=MemoryState(64, 2.0, 2.5, 1.0, 128, 3.0, "start again"),
         repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),
         traces={"exported": 11, "dropped": 12},
+        leases=5,
     )
 
 
@@ -125,6 +128,9 @@ def found() -> dict[tuple[str, ...], float]:
     [
         (("heddle_build_info", __version__), 1),
         (("heddle_requests_in_flight",), 6),
+        (("heddle_leases",), 5),
+        (("heddle_engine_credits_used", "llm"), 9),
+        (("heddle_lane_tasks", "llm-1"), 1),
         (("heddle_corpus_damaged_chunks",), 3),
         (("heddle_corpus_scrubbed_chunks_total",), 70),
         (("heddle_trace_spans_total", "dropped"), 12),

@@ -121,6 +121,12 @@ class DisaggregatedPort:
         """Grows with every restart of a lane."""
         return sum(lane.port.epoch for lane in self.lanes)
 
+    @property
+    def tasks_by_lane(self) -> Mapping[str, int]:
+        """How many tasks each lane has; decodes that wait for a seat are on none yet."""
+        held = self._held()
+        return {lane.port.name: held[n] for n, lane in enumerate(self.lanes)}
+
     def send(self, command: Command) -> None:
         """Pass a command on to the lane that it concerns; never blocks."""
         match command:
@@ -315,9 +321,15 @@ class DisaggregatedPort:
 
     def _least_full_lane(self) -> int:
         """Return the decode lane with most free seats by their share, the first of several."""
-        held = Counter(placed.lane for placed in self._tasks.values())
-        held.update(decode.lane for decode in self._decodes.values() if decode.lane is not None)
+        held = self._held()
         return min(self._decode_lanes(), key=lambda n: (held[n] / self.lanes[n].seats, n))
+
+    def _held(self) -> Counter[int]:
+        """Return how many tasks each lane has, by its number."""
+        held = Counter(placed.lane for placed in list(self._tasks.values()))
+        decodes = list(self._decodes.values())
+        held.update(decode.lane for decode in decodes if decode.lane is not None)
+        return held
 
     def _whole(self, frame: Frame) -> Frame:
         """Return a lane's frame under this engine's name, with the state of all of them.

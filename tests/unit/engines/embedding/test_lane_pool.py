@@ -69,6 +69,15 @@ class Rig:
             told += self.told()
         return told + self.told()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no lane has a task, and none waits for a lane."""
+        return (
+            not any(self.pool.tasks_by_lane.values())
+            and not any(lane.rows for lane in self.manager.lanes)
+            and self.manager.held == 0
+        )
+
     def told(self) -> list[Event]:
         return [event for frame in self.pool.frames() for event in frame.events]
 
@@ -102,6 +111,7 @@ def test_both_lanes_work(rig: Rig) -> None:
     for task_id in range(1, 60):
         rig.admit(task_id, texts=1)
     assert all(lane.queries for lane in rig.manager.lanes)
+    assert all(rig.pool.tasks_by_lane.values())
 
 
 def test_what_is_submitted_is_refused_at_once_and_the_others_are_answered(rig: Rig) -> None:
@@ -256,8 +266,7 @@ def test_a_task_of_many_texts_is_answered_whole_and_in_order(rig: Rig) -> None:
     assert whole.result.tokens > 300
     expected = [event.result.values[0] for event in alone if isinstance(event, Done)]
     np.testing.assert_array_equal(whole.result.values[:3], expected)
-    assert [lane.rows for lane in rig.manager.lanes] == [0, 0]
-    assert not rig.pool._tasks
+    assert rig.is_idle
 
 
 @pytest.mark.parametrize("priority", Priority)
@@ -290,17 +299,14 @@ def test_a_task_in_parts_is_cancelled_whole(rig: Rig, ended_by: str) -> None:
         rig.pool.cancel(task_id)
     rig.run()
     assert [type(event) for event in ended] == [Cancelled]
-    assert [lane.rows for lane in rig.manager.lanes] == [0, 0]
-    assert not rig.pool._tasks
-    assert not rig.pool._split
+    assert rig.is_idle
 
 
 def test_a_task_in_parts_is_refused_whole(rig: Rig) -> None:
     with pytest.raises((Busy, InputError)):
         rig.pool.submit(many(500), lambda event: None, seconds_left=0.1)
-    assert not rig.pool._split
     rig.run()
-    assert rig.manager.held == 0
+    assert rig.is_idle
 
 
 def test_a_closed_pool_fails_a_task_in_parts_once(rig: Rig) -> None:
@@ -326,8 +332,7 @@ def test_too_many_waiting_tasks_fail_one_in_parts(
     assert isinstance(failed, Failed)
     assert "wait for a lane" in failed.message
     rig.run()
-    assert not rig.pool._split
-    assert not rig.pool._tasks
+    assert rig.is_idle
 
 
 @pytest.mark.parametrize("texts", [1, 500])
@@ -343,4 +348,3 @@ def test_what_waits_longer_than_its_time_ends(rig: Rig, texts: int) -> None:
     rig.told()
     assert [type(event) for event in ended] == [Cancelled]
     assert rig.manager.held == 0
-    assert not rig.pool._split

@@ -1,5 +1,7 @@
 """Lanes with roles behind one port: the tokens of one engine, and nothing left behind."""
 
+import gc
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from heddle.core.payloads import (
     PrefillPayload,
     Sampling,
     Segment,
+    SequenceKv,
     TransferPayload,
 )
 from heddle.core.primitives import PrimitiveKind
@@ -95,9 +98,8 @@ class Lanes:
     def assert_idle(self):
         assert not self.open_of, "a task never ended"
         assert [port.held_pages for port in self.ports] == [0] * len(self.ports)
-        port = self.port
-        assert (port._tasks, port._prompts, port._decodes, port._events) == ({}, {}, {}, [])
-        assert not any(frame.events for frame in port._last.values()), "KV is kept for nobody"
+        assert not any(self.port.tasks_by_lane.values())
+        assert self.port.frames() == []
 
     def result(self, task_id):
         end = self.ends[task_id]
@@ -109,6 +111,13 @@ def test_a_prompt_is_prefilled_here_and_decoded_there():
     lanes = Lanes()
     prefill, decode = lanes.generate(max_tokens=6)
     lanes.drain()
+    for port in lanes.ports:  # what the test itself keeps
+        port.commands.clear()
+        port.lane.events.clear()
+        port.lane.frames.clear()
+    gc.collect()
+    kept = [held for held in gc.get_objects() if isinstance(held, SequenceKv)]
+    assert kept == [], "no frame of a lane keeps the prompt's KV"
     generated = lanes.result(decode)
     assert lanes.result(prefill).tokens == len(PROMPT)
     assert generated.token_ids == tuple(lanes.tokens[decode]) == greedy(PROMPT, 6)

@@ -80,6 +80,8 @@ def test_a_lane_that_a_request_has_failed_at_is_left_out_if_there_is_another():
 
 def test_only_the_newest_requests_are_remembered():
     choice = LaneChoice(2)
-    for number in range(REQUESTS_MAX + 5):
-        choice.choose(prompt((1,)), number, BOTH)
-    assert len(choice._requests) == REQUESTS_MAX
+    for number in range(0, 2 * REQUESTS_MAX + 2, 2):
+        assert choice.choose(prompt((1,)), number, BOTH) == 0
+        choice.fail(number)
+    assert choice.choose(prompt((1,)), 2, BOTH) == 1, "the oldest that is remembered"
+    assert choice.choose(prompt((1,)), 0, BOTH) == 0
