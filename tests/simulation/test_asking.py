@@ -117,7 +117,10 @@ def drawn(seed, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(3_000, 3_200, 50))
+@pytest.mark.parametrize(
+    "first",
+    [3_000, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(3_050, 3_200, 50))],
+)
 def test_nothing_is_lost_or_leaked_and_no_answer_changes(first):
     ends, done, count = Counter(), 0, 0
     for seed in range(first, first + 50):

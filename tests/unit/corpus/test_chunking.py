@@ -42,7 +42,7 @@ CHUNKINGS = st.integers(1, 40).flatmap(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(text=st.one_of(TEXTS, st.text(max_size=300)), chunking=CHUNKINGS)
 def test_bounds_hold_and_equal_texts_give_equal_chunks(text, chunking):
     document = Document("id", "Title", text, "")

@@ -15,6 +15,9 @@ CORPUS = DATA / "mini_corpus.jsonl.gz"
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="set HEDDLE_DATA to where mini_corpus.jsonl.gz is")
+@pytest.mark.parametrize(
+    "store", ["sqlite", pytest.param("postgres", marks=pytest.mark.nightly)], indirect=True
+)
 def test_two_thousand_passages(store):
     report = ingest_documents(store, [CORPUS])
     assert (report.added, report.failures) == (2000, ())

@@ -1,6 +1,7 @@
 """Tenants, metadata, and which chunks a scope lets a search find."""
 
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -182,12 +183,15 @@ def test_files_that_may_name_tenants_are_read_anew_after_an_upgrade(old):
     assert (text.sha256, text.size) == ("sum", 7)
 
 
-def test_an_upgrade_that_fails_leaves_the_corpus_as_it_was(old, monkeypatch):
-    with monkeypatch.context() as patch:
-        broken = (*schema._FROM_1[:4], "SELECT nonsense")
-        patch.setattr(schema, "_UPGRADES", {**schema._UPGRADES, 1: broken})
-        with pytest.raises(sqlite3.OperationalError, match="nonsense"):
+def test_an_upgrade_that_fails_leaves_the_corpus_as_it_was(old):
+    """Its last step makes a table of this name, long after it has put others in their places."""
+    with closing(sqlite3.connect(old / FILE_NAME)) as connection:
+        before = connection.execute("SELECT sql FROM sqlite_master").fetchall()
+        connection.execute("CREATE TABLE upload_contents (x)")
+        with pytest.raises(sqlite3.OperationalError, match="upload_contents already exists"):
             CorpusStore.open(old)
+        connection.execute("DROP TABLE upload_contents")
+        assert connection.execute("SELECT sql FROM sqlite_master").fetchall() == before
     with CorpusStore.open(old) as store:
         assert texts_searchable(store) == ["old cats"]
 

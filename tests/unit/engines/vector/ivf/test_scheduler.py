@@ -56,7 +56,7 @@ def plain_plan(lists, priorities, ranks, list_s, budget_s, lists_max):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.data())
 def test_the_plan_is_that_of_the_plain_loop(data):
     n = data.draw(st.integers(1, 40))
