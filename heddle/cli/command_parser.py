@@ -32,6 +32,11 @@ class CommandParser(argparse.ArgumentParser):
         self.mark(action, is_common=False)
         return action
 
+    @property
+    def flags(self) -> list[str]:
+        """Every option by every name that it has."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
     def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
         """Return the options; positional arguments may stand on both sides of an option."""
         self.usage = self.usage_line()
@@ -60,9 +65,8 @@ class CommandParser(argparse.ArgumentParser):
 
     def _hint(self, unknown: Sequence[str]) -> str:
         """Return which option a misspelt one was probably meant to be."""
-        known = [flag for action in self._actions for flag in action.option_strings]
         flags = [word.partition("=")[0] for word in unknown if word.startswith("--")]
-        close = [name for flag in flags for name in get_close_matches(flag, known, 1)]
+        close = [name for flag in flags for name in get_close_matches(flag, self.flags, 1)]
         return f"; did you mean {close[0]}?" if close else ""
 
     def usage_line(self) -> str:

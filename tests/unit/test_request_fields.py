@@ -18,7 +18,7 @@ def test_a_field_of_a_request_is_reachable_everywhere(name: str):
     assert name in AskRequest.model_fields
     if name in WITHOUT_FLAG:
         return
-    flags = {flag for one in command_parser("ask")._actions for flag in one.option_strings}
+    flags = command_parser("ask").flags
     flag = {"inputs": "--input", "documents": "--document"}.get(name, f"--{name.replace('_', '-')}")
     assert flag in flags
 

@@ -61,8 +61,8 @@ def test_every_field_of_the_http_front_has_a_flag(field):
 
 @pytest.mark.parametrize("command", ["ask", "serve", "eval", "explain", "doctor"])
 def test_a_command_with_a_server_has_every_flag(command: str):
-    flags = {flag for one in command_parser(command)._actions for flag in one.option_strings}
-    missing = {one.flag for one in fields_of(ServerConfig).values()} - flags
+    flags = command_parser(command).flags
+    missing = {one.flag for one in fields_of(ServerConfig).values()} - set(flags)
     named_otherwise = {
         "ask": {"--index", "--reprime"},
         "serve": {"--index"},
