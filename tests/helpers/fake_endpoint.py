@@ -46,7 +46,8 @@ class FakeEndpoint:
     """Listens on a free port of 127.0.0.1, in a thread of its own.
 
     `replies` are sent to the next generations, one each, and `words` to those after them, or what
-    `writes` makes of a chat's last message. `others` has replies to other calls, by path.
+    `writes` makes of a chat's last message. `others` has replies to other calls, by path. A reply
+    that `instead` gives to a call comes before all of these.
     """
 
     words: Sequence[str] = ("Ada ", "keeps ", "it.")
@@ -58,6 +59,7 @@ class FakeEndpoint:
     writes: Callable[[str], str] | None = None
     replies: deque[Reply] = field(default_factory=deque)
     others: dict[str, Reply] = field(default_factory=dict)
+    instead: Callable[[Asked], Reply | None] = lambda asked: None
     asked: list[Asked] = field(default_factory=list)
     connections: int = 0
     hung_up: threading.Event = field(default_factory=threading.Event)
@@ -122,7 +124,7 @@ class FakeEndpoint:
     async def _answer(
         self, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        for step in self._reply(asked):
+        for step in self.instead(asked) or self._reply(asked):
             if step is Step.HANG:
                 self.hanging.set()
                 try:

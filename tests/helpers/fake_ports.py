@@ -130,19 +130,30 @@ class FakePort:
         self.post(Failed(task_id, message, is_input, is_full=is_full, is_away=is_away))
 
     def post(self, *events, lost=False, epoch=None):
-        """Send a numbered frame, or lose it on the way."""
+        """Send a numbered frame, or lose it on the way; return what was sent."""
         self._number += 1
         for event in events:
             if not isinstance(event, Progress):
                 self.open.pop(event.task_id, None)
+        epoch = self.epoch if epoch is None else epoch
+        frame = Frame(self.name, epoch, 0.001, tuple(events), number=self._number)
+        frame = frame._replace(costs=self.costs, gauges=self.gauges)
         if not lost:
-            epoch = self.epoch if epoch is None else epoch
-            frame = Frame(self.name, epoch, 0.001, tuple(events), number=self._number)
-            self.deliver(frame._replace(costs=self.costs, gauges=self.gauges))
+            self.deliver(frame)
+        return frame
 
     def deliver(self, frame):
         self._arrived.append(frame)
         self._wake()
+
+    @property
+    def has_frames(self):
+        """Whether a frame waits that the runtime hasn't taken."""
+        return bool(self._arrived)
+
+    def lose_frames(self):
+        """Have the frames that wait never come."""
+        self._arrived.clear()
 
     def lose_lane(self, message="lane lost: it died"):
         """Do what a process host does when its lane dies."""
@@ -283,6 +294,7 @@ class Bench:
         threads=None,
         preferred=(),
         tracers=(),
+        passages=None,
         **sizes,
     ):
         self.clock = ManualClock()
@@ -299,7 +311,7 @@ class Bench:
             policy=policy,
             limits=limits or RuntimeLimits(),
             tokenizer=FakeTokenizer(),
-            passages=FakePassages(),
+            passages=passages or FakePassages(),
             clock=self.clock,
             speculates=speculates,
             threads=threads,
@@ -320,7 +332,7 @@ class Bench:
         """Cycle until nothing new has come in."""
         self.clock.time_s += after_s
         wake_at_s = self.runtime.cycle(self.clock.time_s)
-        while any(port._arrived for port in self.ports):
+        while any(port.has_frames for port in self.ports):
             wake_at_s = self.runtime.cycle(self.clock.time_s)
         return wake_at_s
 

@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -22,12 +23,40 @@ from heddle.runtime.supervision import Heartbeat
 
 
 @pytest.fixture
-def pulse() -> Pulse:
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
     ours, theirs = socket.socketpair()
-    theirs.close()
-    pulse = Pulse(Channel(ours), 1.0)
-    yield pulse
-    ours.close()
+    with ours, theirs:
+        yield ours, theirs
+
+
+@pytest.fixture
+def pulse(ends: tuple[socket.socket, socket.socket]) -> Pulse:
+    return Pulse(Channel(ends[0]), 0.001)
+
+
+class Over(Exception):
+    """The test has seen all the heartbeats that it wants."""
+
+
+def beats_of(
+    pulse: Pulse, monkeypatch: pytest.MonkeyPatch, between: Sequence[Callable[[], None]]
+) -> list[Heartbeat]:
+    """Have heartbeats sent with these acts between them, and return them."""
+    acts, beats = iter(between), list[Heartbeat]()
+
+    def beat(*step: object) -> Heartbeat:
+        beats.append(Heartbeat(*step))
+        act = next(acts, None)
+        if act is None:
+            raise Over
+        act()
+        return beats[-1]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(lane_main, "Heartbeat", beat)
+        with pytest.raises(Over):
+            pulse.run()
+    return beats
 
 
 def test_waiting_time_never_falls() -> None:
@@ -40,15 +69,18 @@ def test_time_without_a_core_does_not_count(pulse: Pulse, monkeypatch: pytest.Mo
     monkeypatch.setattr(lane_main, "waited_for_core_s", lambda: next(waits))
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     pulse.enter("llm", 0.2)
-    pulse._beat()  # the first beat of a step takes its baseline
-    monkeypatch.setattr(time, "monotonic", lambda: 106.0)
-    assert pulse._beat().step_s == pytest.approx(6.0 - 4.0)
+    # The first beat of a step takes its baseline.
+    later = [lambda: monkeypatch.setattr(time, "monotonic", lambda: 106.0)]
+    assert beats_of(pulse, monkeypatch, later)[-1].step_s == pytest.approx(6.0 - 4.0)
 
 
 def test_only_a_step_is_cut_short_when_the_parent_is_gone(
-    pulse: Pulse, monkeypatch: pytest.MonkeyPatch
+    pulse: Pulse,
+    ends: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Between steps engines may be finishing what they write."""
+    ends[1].close()
     beats = 0
 
     def beat() -> Heartbeat:
@@ -61,8 +93,7 @@ def test_only_a_step_is_cut_short_when_the_parent_is_gone(
     def leave(code: int) -> None:
         raise SystemExit(code)
 
-    pulse._interval_s = 0.001
-    monkeypatch.setattr(pulse, "_beat", beat)
+    monkeypatch.setattr(lane_main, "Heartbeat", beat)
     monkeypatch.setattr(os, "_exit", leave)
     with pytest.raises(SystemExit):
         pulse.run()
@@ -107,7 +138,8 @@ def test_a_new_step_has_a_new_baseline(pulse: Pulse, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(time, "monotonic", lambda at_s=start_s: at_s)
         pulse.enter("llm", 0.2)
         monkeypatch.setattr(time, "monotonic", lambda at_s=start_s: at_s + 3.0)
-        assert pulse._beat().step_s == pytest.approx(3.0)
+        [beat] = beats_of(pulse, monkeypatch, [])
+        assert beat.step_s == pytest.approx(3.0)
 
 
 def needs_transformers(name: str, epoch: int, settings: object) -> None:

@@ -30,9 +30,9 @@ class Tools:
     def __init__(self) -> None:
         self.clock = SetClock()
         self.port = ToolThreads("tools", 1, self.clock)
-        self._arrived = threading.Event()
+        self.arrived = threading.Event()
         self._events: list[Event] = []
-        self.port.subscribe(self._arrived.set)
+        self.port.subscribe(self.arrived.set)
 
     def call(
         self, task_id: int, function: Callable[..., object], *arguments: object, **how: float
@@ -42,8 +42,8 @@ class Tools:
 
     def next_event(self) -> Event:
         while not self._events:  # it is woken, too, when a call begins
-            assert self._arrived.wait(PATIENCE_S)
-            self._arrived.clear()
+            assert self.arrived.wait(PATIENCE_S)
+            self.arrived.clear()
             self._events += [event for frame in self.port.frames() for event in frame.events]
         return self._events.pop(0)
 
@@ -171,8 +171,8 @@ def test_calls_that_wait_for_one_function_go_together(tools: Tools) -> None:
     held.go_on.set()
     ends = {}
     while len(ends) < 5:
-        assert tools._arrived.wait(PATIENCE_S)
-        tools._arrived.clear()
+        assert tools.arrived.wait(PATIENCE_S)
+        tools.arrived.clear()
         ends |= {e.task_id: e for frame in tools.port.frames() for e in frame.events}
     assert batches == [[("a",), ("",), ("dd",)]]
     assert [ends[2], ends[5]] == [Done(2, ToolResult(1)), Done(5, ToolResult(2))]
@@ -192,8 +192,8 @@ def test_a_batch_that_raises_is_made_again_call_by_call(tools: Tools) -> None:
     held.go_on.set()
     ends = {}
     while len(ends) < 3:
-        assert tools._arrived.wait(PATIENCE_S)
-        tools._arrived.clear()
+        assert tools.arrived.wait(PATIENCE_S)
+        tools.arrived.clear()
         ends |= {e.task_id: e for frame in tools.port.frames() for e in frame.events}
     assert ends[3] == Done(3, ToolResult(0.25))
     assert ends[2].message.startswith("ZeroDivisionError")

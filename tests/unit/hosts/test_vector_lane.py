@@ -86,7 +86,7 @@ class Corpus:
     def _cycle(self) -> None:
         self._bench.clock.time_s = time.monotonic()
         self._bench.runtime.cycle(self._bench.clock.time_s)
-        while self._embedding._arrived:
+        while self._embedding.has_frames:
             self._bench.runtime.cycle(self._bench.clock.time_s)
 
     def stop(self) -> int:

@@ -44,13 +44,12 @@ class Corpus:
     """A bench whose questions have given vectors and whose searches find given chunks."""
 
     def __init__(self, **options):
-        self.bench = Bench(**options)
+        self.bench = Bench(passages=self, **options)
         self.log = FakeLog()
         self.bench.runtime.requests.keeping.changes = self.log
         self.vectors, self.chunks, self.texts = {}, {}, {}
         self.bench.embedding.on_admit = self._embed
         self.bench.vector.on_admit = self._search
-        self.bench.runtime._intake.passages = self
 
     def know(self, question, angle, *chunks):
         """Give a question's vector, a point of the circle, and what is found there."""

@@ -59,10 +59,10 @@ def oneshot_graph():
 
 def test_equal_requests_share_their_plans(bench):
     submit(bench, oneshot)
-    first = bench.runtime.planner._plans.keys()
-    known = len(first)
+    planned = bench.runtime.planner.lowered_of("oneshot")
+    assert planned
     submit(bench, oneshot)
-    assert len(bench.runtime.planner._plans) == known
+    assert bench.runtime.planner.lowered_of("oneshot") == planned
 
 
 def test_it_branches_on_what_a_model_wrote(bench):

@@ -357,12 +357,9 @@ class TestLostFrame:
         bench.vector.holds = lambda task: True
         call = bench.submit(search)
         (task_id,) = bench.vector.open
-        frame = Frame("vector", 1, 0.0, (Failed(task_id, "once"),), number=1)
         bench.vector.holds = lambda task: False
-        bench.vector.deliver(frame)
+        frame = bench.vector.post(Failed(task_id, "once"))
         bench.vector.deliver(frame._replace())
-        bench.vector._number = 1
-        bench.vector.open.clear()
         bench.cycle()
         assert bench.runtime.counters.frames_dropped == 1
         assert call.answer.receipt.retries == 1

@@ -29,9 +29,8 @@ ROUNDS = (
 
 
 def rounds_graph(name="answer", graph=None, **options):
-    graph = RAGraph("rounds") if graph is None else graph
-    if not graph._nodes:
-        graph.add_retrieval("find", topk=2, nprobe=3, topm=40)
+    if graph is None:
+        graph = RAGraph("rounds").add_retrieval("find", topk=2, nprobe=3, topm=40)
     return graph.add_generation(name, PROMPT, name, **{"retrieve_every": 2, **options})
 
 

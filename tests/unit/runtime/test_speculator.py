@@ -417,7 +417,7 @@ def test_partial_hits_that_come_with_the_last_ones_are_too_late(oneshot):
     hits = hits_of(task.payload)
     partial = Progress(task_id, (), "", hits.labels, hits.distances, 0.5, 0.9)
     bench.vector.on_admit = lambda task: None
-    bench.vector._arrived.clear()
+    bench.vector.lose_frames()
     bench.vector.post(partial)
     assert bench.ended(call).receipt.speculations == ()
 

@@ -26,4 +26,3 @@ def test_what_must_not_outlive_its_request_is_in_no_cache():
     assert first is not parts.with_part(before, part(), keeps=False)
     assert not first.is_kept
     assert not parts.with_part(first, part()).is_kept
-    assert not parts._kept

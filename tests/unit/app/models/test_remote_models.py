@@ -13,7 +13,16 @@ from heddle.app.models.remote_models import (
 )
 from heddle.core.errors import InputError
 from heddle.engines.remote.dialect import Dialect
-from tests.helpers.fake_endpoint import END, FakeEndpoint, Step, chunk, plain, stream_head
+from tests.helpers.fake_endpoint import (
+    END,
+    Asked,
+    FakeEndpoint,
+    Reply,
+    Step,
+    chunk,
+    plain,
+    stream_head,
+)
 
 
 @pytest.fixture
@@ -147,14 +156,12 @@ def test_servers_of_different_embedders_are_refused(fake: FakeEndpoint) -> None:
 
 def test_an_embedder_without_base64_sends_numbers(fake: FakeEndpoint) -> None:
     refusing = {"error": {"message": "encoding_format?"}}
-    replies = [plain(400, refusing)]
-    reply = fake._reply
 
-    def without_base64(asked):
+    def without_base64(asked: Asked) -> Reply | None:
         is_first = asked.path.endswith("/embeddings") and "encoding_format" in asked.body
-        return replies[0] if is_first else reply(asked)
+        return plain(400, refusing) if is_first else None
 
-    fake._reply = without_base64  # type: ignore[method-assign]
+    fake.instead = without_base64
     embedder = open_remote_embedder(fake.url)
     assert embedder is not None
     assert not embedder.first.has_base64

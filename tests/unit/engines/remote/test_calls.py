@@ -23,7 +23,7 @@ from heddle.engines.remote.call_port import CallPort
 from heddle.engines.remote.embedding import ROWS_EACH, digest, remote_embedder
 from heddle.engines.remote.reranking import remote_reranker
 from heddle.runtime.clock import SystemClock
-from tests.helpers.fake_endpoint import FakeEndpoint, Reply, Step, plain
+from tests.helpers.fake_endpoint import Asked, FakeEndpoint, Reply, Step, plain
 
 WAIT_S = 20.0
 DIMS = 32
@@ -175,13 +175,13 @@ def test_indexing_outlasts_a_limit_of_requests(
 ) -> None:
     monkeypatch.setattr(attempts, "PAUSE_S", 0.0)
     monkeypatch.setattr(endpoint, "BUSY_PAUSE_S", 0.001)
-    good, left = fake._reply, [6]
+    left = [6]
 
-    def busy_first(asked):
+    def busy_first(asked: Asked) -> Reply | None:
         left[0] -= 1
-        return plain(429, "") if left[0] >= 0 else good(asked)
+        return plain(429, "") if left[0] >= 0 else None
 
-    fake._reply = busy_first  # type: ignore[method-assign]
+    fake.instead = busy_first
     assert isinstance(embedder.result(EmbedPayload(("text",)), BULK), Vectors)
     embedder.frames.clear()
     left[0] = 6
@@ -242,16 +242,15 @@ def test_the_shape_of_tei_is_found_beside_the_path(
     thread: RuntimeThread, fake: FakeEndpoint, path: str
 ) -> None:
     fake.ranks = False
-    good = fake._reply
 
-    def tei(asked):
+    def tei(asked: Asked) -> Reply | None:
         if asked.path != path:
-            return good(asked)
+            return None
         if "texts" not in asked.body:
             return plain(422, {"error": "missing field `texts`"})
         return plain(200, [{"index": n, "score": -n} for n, _ in enumerate(asked.body["texts"])])
 
-    fake._reply = tei  # type: ignore[method-assign]
+    fake.instead = tei
     model = open_remote_models(None, None, fake.url).reranker
     assert model is not None
     assert model.first.is_tei

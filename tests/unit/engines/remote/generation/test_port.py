@@ -48,8 +48,8 @@ UPSTREAM = "the other side's own words, sk-very-secret"
 class Asking:
     """A port under test, driven as the runtime drives it."""
 
-    def __init__(self, port: RemoteGenerator) -> None:
-        self.port = port
+    def __init__(self, port: RemoteGenerator, thread: RuntimeThread) -> None:
+        self.port, self.thread = port, thread
         self.arrived = threading.Condition()
         self.events: list[Event] = []
         self._next_id = 1
@@ -138,7 +138,7 @@ def connect() -> Iterator[Connect]:
             )
             port = RemoteGenerator("llm", endpoints, 4, SystemClock(), thread.event_loop)
             ending.callback(thread.call_last, port.close)
-            return Asking(port)
+            return Asking(port, thread)
 
         yield make
 
@@ -453,7 +453,6 @@ def test_a_cancelled_wait_for_a_busy_server_ends(connect: Connect, fake: FakeEnd
     _, decode_id = asking.start()
     asking.port.send(Cancel(decode_id))
     assert isinstance(asking.end_of(decode_id), Cancelled)
-    assert asking.port._running == {}
 
 
 def test_a_prompt_whose_decode_never_came_is_given_up(connect: Connect, fake: FakeEndpoint) -> None:
@@ -480,7 +479,7 @@ def test_closing_fails_what_is_under_way(connect: Connect, fake: FakeEndpoint) -
     asking = connect(fake)
     _, decode_id = asking.start()
     assert fake.hanging.wait(WAIT_S)
-    asking.port._loop.call_soon_threadsafe(asking.port.close)
+    asking.thread.post(asking.port.close)
     end = asking.end_of(decode_id)
     assert isinstance(end, Failed)
     assert "closed" in end.message
