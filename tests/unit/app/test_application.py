@@ -23,10 +23,11 @@ class FakeServer:
     """Answers a question with itself; "wait" never, "bad" with an error; holds `room` at once.
 
     A full server refuses, and then answers its oldest request; where that isn't ours, one of
-    `others` leaves. It answers all it holds when it is asked `last`.
+    `others` leaves; but for one that `is_stuck`. It answers all it holds when it is asked `last`.
     """
 
     room: int = 100
+    is_stuck: bool = False
     others: int = 0
     last: str = ""
     open: list[Handle] = field(default_factory=list)
@@ -40,7 +41,8 @@ class FakeServer:
             raise InputError("refused")
         self.open = [handle for handle in self.open if not handle.is_done]
         if len(self.open) + self.others >= self.room:
-            self._make_room()
+            if not self.is_stuck:
+                self._make_room()
             raise Busy("full", wait_s=0.0)
         self.asked.append((question, how))
         handle = Handle(lambda: self._cancel(question, handle))
@@ -157,8 +159,7 @@ def test_an_async_batch_fails_as_soon_as_one_does():
 
 
 def test_an_async_batch_that_is_cancelled_cancels_its_requests():
-    server = FakeServer(room=2)
-    server._make_room = lambda: None
+    server = FakeServer(room=2, is_stuck=True)
 
     async def run() -> None:
         batch = asyncio.ensure_future(App(server, WORKFLOW).abatch(["wait", "a", "b"]))

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from heddle.app import server as server_module
 from heddle.app.observe.tally import Outcome
 from heddle.app.priming.request import NO_NEIGHBOURS, priming_workflow
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
+from heddle.app.submission import admit
 from heddle.core.errors import ConfigError, HeddleError, InputError
-from heddle.core.frames import Frame
 from heddle.core.tasks import Priority
 from heddle.corpus.store import CorpusStore
 from heddle.hosts.lane_spec import EngineSpec
@@ -145,17 +146,6 @@ def test_arguments_of_a_wrong_type_start_nothing(
     assert empty_server.health()["requests"] == 0
 
 
-def test_health_names_the_engines_that_run_degraded(empty_server: Server):
-    name, lane = next(iter(empty_server._running.loop.runtime.lanes.items()))
-    lane.last = Frame(name, 1, 0.0, ())
-    health = empty_server.health()
-    assert (health["status"], health["ready"], health["notes"]) == ("ok", True, {})
-    lane.last = Frame(name, 1, 0.0, (), notes=("no other index could be made",))
-    health = empty_server.health()
-    assert health["notes"] == {name: ["no other index could be made"]}
-    assert (health["status"], health["ready"]) == ("degraded", True)
-
-
 def test_requests_are_counted_as_they_end(empty_server: Server):
     find = RAGraph("search").add_retrieval("find")
     write = RAGraph("write").add_generation("answer", "{query}")
@@ -186,8 +176,11 @@ class CountingWatch:
 
 def test_priming_is_no_request_that_memory_is_split_for(empty_server: Server, monkeypatch):
     watch = CountingWatch()
-    running = replace(empty_server._running, memory=watch)
-    monkeypatch.setattr(empty_server, "_running", running)
+
+    def watched(running, *asked):
+        return admit(replace(running, memory=watch), *asked)
+
+    monkeypatch.setattr(server_module, "admit", watched)
     for workflow in (RAGraph("search").add_retrieval("find"), priming_workflow(NO_NEIGHBOURS, 1)):
         inputs = dict.fromkeys(workflow.inputs if isinstance(workflow, Workflow) else ["query"], "")
         with suppress(HeddleError):

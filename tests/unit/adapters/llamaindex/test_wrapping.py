@@ -100,7 +100,11 @@ def test_own_components_name_the_engine_and_failures_are_noted():
     with pytest.raises(CallRefused, match="InputError: too long"):
         wrapped.query("Who?")
     assert wrapped.receipts[-1].error == "CallRefused"
-    assert set(wrapped.receipts[-1].primitives_seen) == set(wrapped._parts.names)
+    assert set(wrapped.receipts[-1].primitives_seen) == {
+        "retriever",
+        "postprocessor_1",
+        "synthesizer",
+    }
 
 
 def test_what_cannot_be_wrapped_is_refused_with_what_to_do():

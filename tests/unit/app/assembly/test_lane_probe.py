@@ -122,13 +122,10 @@ def test_a_failure_is_told() -> None:
 def test_queries_of_bursts_are_as_long_as_they_are_called(tokens: int) -> None:
     """To the default embedder, the first one and the 9,999th."""
     lane = Lane()
-    probe = LaneProbe(lane, lane)
-    probe.burst([text_of(tokens)])
-    for _ in range(9_998):
-        next(probe._ids)
-    probe.burst([text_of(tokens)])
+    LaneProbe(lane, lane).burst([text_of(tokens)] * 9_999)
     tokenizer = Tokenizer.from_file(str(default_model_dir() / "tokenizer.json"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    assert [len(tokenizer.encode(text).ids) for text in lane.texts] == [tokens, tokens]
+    for text in (lane.texts[0], lane.texts[-1]):
+        assert len(tokenizer.encode(text).ids) == tokens
     assert len(tokenizer.encode(WORD * 300).ids) == 300 + 2

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from heddle.app.models import smollm2
 from heddle.app.models.gguf_grid import GROUP, gguf_grid
 
 gguf = pytest.importorskip("gguf")
@@ -26,13 +25,3 @@ def test_a_grid_is_that_of_the_blocks(kind):
 
 def test_other_kinds_have_none():
     assert gguf_grid(np.zeros((4, 22), np.uint8), "Q5_0") is None
-
-
-def test_a_queries_grid_is_reordered_as_its_weights_are():
-    generator = np.random.default_rng(0)
-    weight = generator.normal(size=(32, GROUP)).astype(np.float32)
-    blocks = gguf.quantize(weight, gguf.GGMLQuantizationType.Q8_0)
-    codes, scales, lows = (smollm2._halves_apart(part, 2) for part in gguf_grid(blocks, "Q8_0"))
-    values = codes.astype(np.float32) * scales.astype(np.float32) + lows.astype(np.float32)
-    expected = smollm2._halves_apart(gguf.dequantize(blocks, gguf.GGMLQuantizationType.Q8_0), 2)
-    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-6)

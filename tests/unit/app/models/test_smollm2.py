@@ -23,6 +23,17 @@ TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['content'] }}<|im_end|>{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>{% endif %}"
 )
+IN_GGUF = {
+    "input_layernorm": "attn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "post_attention_layernorm": "ffn_norm",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
 
 
 @pytest.fixture
@@ -34,7 +45,6 @@ def gguf_of(model):
     """Return what a GGUF reader would show of a model: other names, RoPE's halves interleaved."""
     config = model.config
     heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
-    names = {theirs: ours for ours, theirs in smollm2._OF_LAYER.items()}
     tensors = []
     for name, parameter in model.state_dict().items():
         if name == "lm_head.weight":  # tied
@@ -42,7 +52,7 @@ def gguf_of(model):
         _, *path = name.removesuffix(".weight").split(".")
         values = parameter.numpy()
         if path[0] == "layers":
-            kind = names[".".join(path[2:])]
+            kind = IN_GGUF[".".join(path[2:])]
             if kind in heads:
                 halves = values.reshape(heads[kind], 2, -1, values.shape[1])
                 values = halves.swapaxes(1, 2).reshape(values.shape)

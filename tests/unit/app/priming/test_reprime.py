@@ -80,8 +80,8 @@ def server(store, tmp_path):
 def running(server, store):
     made = []
 
-    def start(**settings):
-        made.append(Repriming(store, "model", server.submit, **settings))
+    def start(model="model", **settings):
+        made.append(Repriming(store, model, server.submit, **settings))
         return made[-1]
 
     yield start
@@ -143,8 +143,7 @@ def test_the_receipt_of_an_answer_says_what_it_met(server, store, running):
 
 
 def test_a_corpus_that_was_never_primed_for_the_model_is_left_alone(server, store, running):
-    one = running()
-    one._model = "other"
+    one = running("other")
     one.met(ids_of(store), PRECEDING)
     has_ended(one)
     assert server.asked == []
@@ -181,7 +180,10 @@ def test_only_a_server_that_keeps_primed_kv_primes_anew(server, store):
     files = ModelFiles(model, 1, "model-00000000")
     made = repriming_of(server.config, files, store, server.submit)
     assert made is not None
-    assert made._model == "model"
+    made.met(ids_of(store)[:1], PRECEDING)
+    has_ended(made, primed=1)  # the corpus is primed for this model
+    made.stop()
+    made.join()
     for changes in (
         {"optimizations": Optimizations.EXACT},
         {"kv_reuse_memory_bytes": 0},
@@ -224,10 +226,13 @@ def test_one_is_under_way_at_a_time_and_too_many_are_dropped(server, store, runn
 
 def test_what_is_remembered_is_bounded(server, store, running, monkeypatch):
     monkeypatch.setattr(reprime, "SETTLED_MAX", 1)
-    one = running()
-    one.met(ids_of(store)[:3], PRECEDING)
+    one, (first, last) = running(), ids_of(store)[:2]
+    one.met([first, last], PRECEDING)
+    has_ended(one, primed=2)
+    one.met([last], PRECEDING)
+    has_ended(one, primed=2)
+    one.met([first], PRECEDING)
     has_ended(one, primed=3)
-    assert len(one._settled) == 1
 
 
 # --- failures and ends -----------------------------------------------------------------------
