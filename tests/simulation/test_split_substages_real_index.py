@@ -68,12 +68,12 @@ class Corpus:
     vector_count = COUNT
 
     def __init__(self, vectors: np.ndarray) -> None:
-        self._vectors = vectors
+        self.rows = vectors
 
     def vectors(self, after_revision: int = 0, batch_rows: int = 4096):
         if after_revision < 1:
             for first in range(0, COUNT, batch_rows):
-                part = self._vectors[first : first + batch_rows]
+                part = self.rows[first : first + batch_rows]
                 yield type(
                     "Batch", (), {"chunk_ids": np.arange(first, first + len(part)), "vectors": part}
                 )
@@ -114,7 +114,7 @@ def serve(corpus: Corpus, passes: tuple[Cut, ...]) -> tuple[list[object], int, o
     worker = FollowedIvf(LiveIndex.build(corpus, kind=IndexKind.FLAT), corpus, 256, 1)
     # Steps as long as a whole search by default: whatever is shorter comes from the pass.
     engine = ivf_engine("vector", 1, worker, PerfClock(), substage_budget_s=10.0)
-    queries = corpus._vectors[:QUERIES] + 0.05
+    queries = corpus.rows[:QUERIES] + 0.05
 
     async def run():
         clock = SystemClock()

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from heddle.engines.llm.model import worker as worker_module
 from heddle.engines.llm.model.transfers import Transfers
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.step_batch import SlotLoad
@@ -51,9 +52,9 @@ def test_what_comes_is_a_whole_block_or_some_of_its_tokens(first, stop):
         assert got.keys.data_ptr() == sent.keys.data_ptr(), "a CPU has it already"
 
 
-def test_a_chunk_comes_as_it_left_into_any_runs_of_slots():
+def test_a_chunk_comes_as_it_left_into_any_runs_of_slots(monkeypatch):
+    monkeypatch.setattr(worker_module, "Transfers", lambda place: Transfers(place, LockedMemory()))
     worker = TransformersWorker(tiny_model("llama"), slots=64)
-    worker._transfers = Transfers(CPU, LockedMemory())
     shape = worker.store.shape
     size = (shape.layers, shape.kv_heads, 12, shape.head_dim)
     sent = KvBlock(torch.randn(size), torch.randn(size))
