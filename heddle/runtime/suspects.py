@@ -168,7 +168,7 @@ def _digest(workflow: Workflow, inputs: Mapping[str, object], tenant: str) -> by
 
 def _words(known: _Suspect, now_s: float) -> str:
     return (
-        f"a lane died {known.deaths} times while this request was under way, the last time with no "
-        f"other one, so it is refused for another {known.refused_until_s - now_s:.0f} s: change its "
-        f"inputs, or look into the server's log. The last time: {known.last}"
+        f"a lane died {known.deaths} times while this request was under way, the last time with "
+        f"no other one, so it is refused for another {known.refused_until_s - now_s:.0f} s: change "
+        f"its inputs, or look into the server's log. The last time: {known.last}"
     )

@@ -29,6 +29,8 @@ def compiled(
         kernel: the function below `triton.jit`.
         capability: of the GPU: 80, 90.
         types: of its arguments. Others are strides (`…_stride`), or pointers to bfloat16.
+        num_warps: of a program.
+        num_stages: of its loops' pipelines.
         sizes: its constants.
     """
     from triton.backends.compiler import GPUTarget
