@@ -109,7 +109,7 @@ def _row(
 
 
 def _per_s(search: Search, queries: NDArray[np.float32], size: int) -> float:
-    """Return how many searches a second run, so many at a time."""
+    """Return how many searches run a second, `size` at a time."""
     begun_s = perf_counter()
     for batch in _batches(queries, size):
         search(batch)

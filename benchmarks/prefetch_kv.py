@@ -53,7 +53,7 @@ from heddle.workflow.presets import oneshot
 from heddle.workflow.workflow import Workflow
 
 TOPK: Final = 6
-REUSE: Final = replace(FUSIONRAG, always=True)  # whatever is predicted: loads are measured
+REUSE: Final = replace(FUSIONRAG, always=True)  # without a prediction: loads are measured
 PASS: Final = "prefetch_kv"
 TENANT: Final = "one"  # raw KV is a tenant's own
 ON: Final = "with it"

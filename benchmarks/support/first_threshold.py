@@ -39,7 +39,7 @@ def begun_with(data: SearchSet, before: Vectors) -> Iterable[Method]:
 
 
 class _SeededSearch:
-    """Searches that pass over whatever is farther than a threshold from the start.
+    """Searches that pass over all that is farther than a threshold from the start.
 
     A scan takes what is nearer than the farthest hit so far, so hits that aren't there yet, as far
     away as the threshold and its rounding, are all replaced.

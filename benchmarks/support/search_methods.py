@@ -1,4 +1,4 @@
-"""One way to search real vectors, at several settings: what it found, and how fast."""
+"""One way to search real vectors, at several settings: hits and times."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ class Method:
     labels: dict[int, Labels] = field(default_factory=dict)
 
     def rows(self, nearest: Labels) -> Iterable[dict[str, Any]]:
-        """Yield what it found at each setting, beside the nearest, [n, K]."""
+        """Yield its hits at each setting, beside the nearest, [n, K]."""
         for setting in self.settings:
             found = self.labels[setting]
             hits = (found[:, :, None] == nearest[:, None, :]).any(axis=2)

@@ -425,11 +425,9 @@ class Server:
     def health(self) -> dict[str, object]:
         """Return the state of every lane and of the runtime, as /health shows it.
 
-        It is ready while each role (`embedding`, `search`, `reading`, `llm`) has a ready lane.
-
-        It is degraded where somebody should act: a lane is not ready, an engine lacks something,
-        such as disk space, or chunks of the corpus are damaged. While `ready` stays true then, the
-        answers are the same but for damaged passages and lost shards, which are left out.
+        It is ready while each role (`embedding`, `search`, `reading`, `llm`) has a ready lane, and
+        degraded where a lane is not ready, an engine lacks something, such as disk space, or chunks
+        are damaged. If it is ready then, answers lack only damaged passages and lost shards.
         """
         return health_of(self._running.peek())
 

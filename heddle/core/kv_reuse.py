@@ -130,7 +130,7 @@ def kv_reuse_of(value: object) -> KvReuse:
 
     The form is "POLICY[,RATIO][,OPTION...]"; `raw` stands for primed=False,
     `nearest` for KV primed with the nearest chunks alone, `with_context` for that question pass,
-    `always` for reuse whatever is predicted.
+    `always` for reuse without a prediction.
 
     Raises: ConfigError: it is neither, or a part of it is unknown; the message shows the form.
     """

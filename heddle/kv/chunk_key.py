@@ -133,7 +133,7 @@ class PromptKeys:
 
     @property
     def own_chunks(self) -> tuple[bytes, ...]:
-        """The chunks' digests, with the salt of the prompt: what it stores is found by them."""
+        """The chunks' digests, with the salt of the prompt, which are those that it stores."""
         return tuple(self._chunks)
 
     def exact_record(self, index: int, base: int) -> ChunkRecord:

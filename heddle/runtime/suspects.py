@@ -1,8 +1,8 @@
 """Requests that were under way when a lane died: one of them may have ended it. (ADR 56)
 
 An input that crashes an engine is sent again by its client, and each time a lane is restarted,
-until the lane is given up and the server with it. What was under way beside it can't be told
-from it, so a suspect is tried by itself (`Quarantine`) before it is refused.
+until the lane is given up and the server with it. What was under way beside it looks the
+same, so a suspect is tried by itself (`Quarantine`) before it is refused.
 """
 
 import hashlib

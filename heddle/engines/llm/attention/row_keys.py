@@ -64,7 +64,7 @@ class RowKeys:
     Args:
         row: of the step.
         first: number of its first key in the step.
-        chunks: what it reads of chunks' pages; None = nothing.
+        chunks: those that are read of chunks' pages; None = none.
     """
 
     row: BatchRow

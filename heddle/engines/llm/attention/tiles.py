@@ -46,7 +46,7 @@ class Heads:
 
     @classmethod
     def of(cls, heads: int, kv_heads: int) -> "Heads":
-        """Return how so many query heads share their keys."""
+        """Return how query heads share their keys."""
         return cls(heads // kv_heads, kv_heads)
 
 

@@ -50,7 +50,7 @@ class ChunkKeeping:
         return False
 
     def took(self, tokens: int, seconds: float) -> None:
-        """Take in how long the engine's thread was busy with storing so many tokens."""
+        """Take in how long the engine's thread was busy with storing some tokens."""
         if tokens:
             one_s = seconds / tokens
             self._token_s += NEWEST * (one_s - self._token_s) if self._token_s else one_s

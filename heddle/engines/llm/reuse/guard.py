@@ -132,7 +132,7 @@ class FusionGuard:
         return PromptGuard(layout, reuse, outlook, is_ahead, is_trial)
 
     def against_all(self, prompt: PromptGuard) -> str:
-        """Return why a prompt is computed whole whatever is stored, so that nothing is looked up.
+        """Return why a prompt is computed whole with all stored, so that nothing is looked up.
 
         Mutates: counts it.
         """

@@ -48,7 +48,7 @@ def test_what_is_older_than_ten_minutes_is_forgotten() -> None:
 
 
 def test_the_window_stays_bounded() -> None:
-    """A part that has left it counts no more, whatever time is asked for."""
+    """A part that has left it counts no more, at any time that is asked for."""
     window = StageWindow(0.0)
     for number in range(PARTS + 1):
         window.answered(receipt(1, 1), number * PART_S)
