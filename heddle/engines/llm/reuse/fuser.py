@@ -201,7 +201,7 @@ class Fuser:
     def begin(self, prompt: Prompt, now_s: float, outlook: Outlook) -> None:
         """Look for stored KV; without any the prompt stays an ordinary one.
 
-        It also does where fusing it is not predicted to pay. Where that is so with all of it stored,
+        It also does where fusing it is not predicted to pay. Where that is so with all stored,
         nothing is looked up, and nothing kept of it either. A chunk is left on disk if loading it
         takes longer than prefilling it once the engine has finished other requests' work. The
         receipt says so.
