@@ -9,8 +9,8 @@ import pytest
 from heddle import RAGraph, Server
 from heddle.cli.main import main
 from heddle.core.errors import ConfigError, InputError, WorkflowError
+from heddle.corpus.backends import backend_of
 from heddle.corpus.place import CorpusPlace
-from heddle.corpus.sqlite.database import Database
 from heddle.corpus.store import CorpusStore
 from tests.end_to_end.conftest import KV_BYTES
 from tests.helpers.corpus_rows import rows_of
@@ -86,11 +86,12 @@ def test_a_full_disk_while_indexing(
     new.write_text("# Tides\n" + "The tide tables hang in the hall of the harbour board.\n" * 2000)
 
     def open_on_a_full_disk(directory: Path, *, create: bool = False) -> CorpusStore:
-        database = Database.open(directory, create=create)
+        place = CorpusPlace.of(directory)
+        database = backend_of(place).open_database(place, create=create)
         with database.read() as connection:
             pages = connection.execute("PRAGMA page_count").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {pages + 1}")
-        return CorpusStore(database, CorpusPlace.of(directory))
+        return CorpusStore(database, place)
 
     monkeypatch.setattr(CorpusStore, "open", open_on_a_full_disk)
     said = refused(capsys, "index", new, "--into", copy, code=1)

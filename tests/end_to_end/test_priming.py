@@ -100,18 +100,20 @@ def test_what_index_primes_is_what_ask_finds(
     assert re.search(r"chunk KV of 10 chunks, \d+ tokens: about \d", said)
     assert re.search(r"computing primed KV: 10/10, [\d.]+ chunks/s, about 0 s left", said)
 
-    ask = ["ask", str(corpus), QUESTION, "--model", str(model), "--kv-reuse", "fusionrag"]
+    # A tiny model's prompts are hardly worth fusing: `always`.
+    reuse = "fusionrag,0.15,always"
+    ask = ["ask", str(corpus), QUESTION, "--model", str(model), "--kv-reuse", reuse]
     # The documents are of no tenant, so they are everybody's.
     assert main([*ask, "--receipt", "--tenant", "north"]) == 0
     assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in capsys.readouterr().out
 
-    ask[-1] = "fusionrag,0.15,nearest"
+    ask[-1] = f"{reuse},nearest"
     assert main([*ask, "--receipt"]) == 0
     assert "4 canonical, 0 primed with the nearest" in capsys.readouterr().out
     assert main([*index, "--prime", "nearest", "--prime-neighbours", str(NEIGHBOURS)]) == 0
     assert "0 raw computed now, 10 primed computed now" in capsys.readouterr().out
-    for primed_with in ("0.15", "0.15,nearest"):
-        ask[-1] = f"fusionrag,{primed_with}"
+    for chosen in (reuse, f"{reuse},nearest"):
+        ask[-1] = chosen
         assert main([*ask, "--receipt"]) == 0
         assert "fusionrag at 15%: 1 exact, 4 canonical, 4 primed" in capsys.readouterr().out
 

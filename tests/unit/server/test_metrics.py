@@ -89,6 +89,7 @@ def whole_state() -> ServerState:
         ),
         corpus=CorpusState("town", damaged_chunks=3, scrubbed_chunks=70),
         corpus_revision=42,
+        roles={"llm": ("llm",), "search": ("retrieval",)},
         memory=MemoryState(64, 2.0, 2.5, 1.0, 128, 3.0, "start again"),
         repriming=ReprimingState(waiting=3, primed=5, failed=1, dropped=2, problem=""),
         traces={"exported": 11, "dropped": 12},

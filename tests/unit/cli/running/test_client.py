@@ -78,7 +78,7 @@ class Replying:
         return self.submit(None, query, **how)
 
     def health(self) -> dict[str, object]:
-        return {"status": "ok", "ready": True}
+        return {"status": "ok", "ready": True, "roles": {}}
 
 
 class Front:

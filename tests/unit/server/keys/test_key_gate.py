@@ -81,7 +81,7 @@ class FakeServer:
         return True
 
     def health(self) -> dict[str, object]:
-        return {"status": "ok", "ready": True}
+        return {"status": "ok", "ready": True, "roles": {}}
 
 
 def key(
