@@ -160,7 +160,8 @@ class TransformersWorker:
 
     def _decoded(self, tokens: Tensor, positions: Tensor, context: AttentionContext) -> Outputs:
         """Return what follows each token. Shapes: tokens and positions [t]."""
-        hidden, _ = self._through(tokens, positions[None], context, 0)
+        with self._on_device():
+            hidden, _ = self._through(tokens, positions[None], context, 0)
         return hidden, self._scored(hidden)
 
     def _scored(self, states: Tensor) -> Tensor:
@@ -271,7 +272,8 @@ class TransformersWorker:
         """
         tokens = torch.from_numpy(batch.token_ids).to(self._device)
         positions = torch.from_numpy(batch.positions).to(self._device)[None]
-        return self._through(tokens, positions, context, batch.checked_tokens)
+        with self._on_device():
+            return self._through(tokens, positions, context, batch.checked_tokens)
 
     def _through(
         self, tokens: Tensor, positions: Tensor, context: AttentionContext, checked_tokens: int
@@ -294,16 +296,15 @@ class TransformersWorker:
             if number == len(self._core.layers) - 1 and context.wants_scores_alone:
                 self._attention_alone(number, hidden, cos_sin, context.only_measured())
                 break
-            with self._on_device():
-                hidden = layer(
-                    hidden,
-                    attention_mask=None,
-                    position_ids=positions,
-                    past_key_values=None,
-                    use_cache=False,
-                    position_embeddings=cos_sin,
-                    rows=context,
-                )
+            hidden = layer(
+                hidden,
+                attention_mask=None,
+                position_ids=positions,
+                past_key_values=None,
+                use_cache=False,
+                position_embeddings=cos_sin,
+                rows=context,
+            )
         return hidden[0], deviation
 
     def _deviation(
@@ -327,14 +328,13 @@ class TransformersWorker:
         Shapes: hidden [1, t, hidden]; cos_sin [1, t, ...].
         """
         layer = self._core.layers[number]
-        with self._on_device():
-            layer.self_attn(
-                hidden_states=layer.input_layernorm(hidden),
-                position_embeddings=cos_sin,
-                attention_mask=None,
-                past_key_values=None,
-                rows=context,
-            )
+        layer.self_attn(
+            hidden_states=layer.input_layernorm(hidden),
+            position_embeddings=cos_sin,
+            attention_mask=None,
+            past_key_values=None,
+            rows=context,
+        )
 
     @torch.inference_mode()
     def logits(self, hidden: Tensor, rows: Sequence[BatchRow]) -> Tensor:
