@@ -178,7 +178,7 @@ class Rate:
 class Case:
     """A model and what it is asked; `store_for` gives each run of a contender its chunk KV.
 
-    The latter is told what full attention takes for a prompt [s].
+    The latter needs the time of full attention for a prompt [s].
     """
 
     name: str

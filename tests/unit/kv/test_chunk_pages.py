@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
             self.chunks.release(shared)
             assert cached == {shared.block is None}, "some of a chunk's pages were evicted"
             is_held = shared in self.held
-            assert is_held or shared.block is None, "nobody will fill it any more"
+            assert is_held or shared.block is None, "no row is left to fill it"
 
     def teardown(self):
         for shared in self.held:
