@@ -25,7 +25,7 @@ HYPOTHESIS_TOKENS = 128
 SUBQUESTIONS_TOKENS = 128
 SUMMARY_TOKENS = 256
 IRG_TURNS = 2
-QUOTE_TOPK = 5
+QUOTE_TOPK = 10  # reading finds the answer among more (docs/development/extractor.md)
 RERANKED_OF = 4  # passages that a model reads, for each one that is kept
 RECOMP_TOPK = 6  # more than elsewhere: what doesn't help is cut away
 
