@@ -10,8 +10,10 @@ checked by.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from statistics import geometric_mean, median
 from types import MappingProxyType
@@ -41,12 +43,17 @@ SEATS: Final = 16
 KV_TOKENS: Final = 1 << 16
 ROUNDS: Final = 3  # of finding both factors, as each moves the other a little
 SCRIPTS_MAX: Final = 24  # of a workflow: enough to spread its lengths
+SCALED: Final[Mapping[str, Callable[[Machine, float], Machine]]] = MappingProxyType(
+    {"llm": Machine.with_llm, "embedding": Machine.with_embedding, "lists": Machine.with_lists}
+)
+ENGINE_OF: Final = MappingProxyType({"llm": "llm", "embedding": "embedding", "lists": "vector"})
 
 
 @dataclass(frozen=True, slots=True)
 class RealCell:
     """One corpus of a real run; `latencies_s` of each contender, block by block.
 
+    `worked_s` is how long its engines' steps took in these blocks, by contender and engine.
     `calls` is how engines that serve calls as they come take queries, `step_tokens` the most of
     one LLM step of all contenders, `questions` how many the asks were drawn of.
     """
@@ -59,6 +66,7 @@ class RealCell:
     record: Mapping[str, Any]
     questions: int
     latencies_s: Mapping[str, Sequence[Sequence[float]]]
+    worked_s: Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,13 +139,12 @@ def _cell(
     name: str, run: Mapping[str, Any], record: Mapping[str, Any], questions: int, path: Path
 ) -> RealCell:
     facts, engines = (run["settings"][of][name] for of in ("corpora", "engines"))
+    blocks = sorted((row for row in run["rows"] if row["cell"] == name), key=itemgetter("number"))
+    rows_of = {
+        contender: [row for row in blocks if row["contender"] == contender] for contender in WAYS
+    }
     taken_s = {
-        contender: [
-            row["latencies_s"]
-            for row in sorted(run["rows"], key=lambda row: row["number"])
-            if (row["cell"], row["contender"]) == (name, contender)
-        ]
-        for contender in WAYS
+        contender: [row["latencies_s"] for row in rows] for contender, rows in rows_of.items()
     }
     if not all(taken_s.values()):
         raise InputError(f"{path} has no latencies of {', '.join(WAYS)} on the corpus {name}")
@@ -151,7 +158,16 @@ def _cell(
         record,
         record.get("questions", questions),
         taken_s,
+        {contender: _worked_s(rows) for contender, rows in rows_of.items()},
     )
+
+
+def _worked_s(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how long each engine worked in all these blocks [s]; none where it isn't recorded."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        found.update(row.get("worked_s", {}))
+    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +203,8 @@ class Calibration:
             if not run.has_own_record:
                 factor = geometric_mean(one.slowness() for one in found.values())
                 for one in found.values():
-                    one.scale("models", factor)
+                    one.scale("llm", factor)
+                    one.scale("embedding", factor)
         return found
 
     def __init__(self, name: str, run: RealRun) -> None:
@@ -198,7 +215,7 @@ class Calibration:
         self._nprobes: Nprobes = [n and max(1, round(n / unit)) for n in self._cell.nprobes]
         machine = _machine(self._cell, run, unit)
         self.corpus = Corpus(machine, scripts, self._nprobes, passage_lengths(requests))
-        self.factors = {"models": 1.0, "lists": 1.0}
+        self.factors = dict.fromkeys(SCALED, 1.0)
 
     def find_lists(self) -> None:
         """Find what lists cost, so that an unloaded oneshot has the real one's share of search."""
@@ -224,18 +241,43 @@ class Calibration:
 
     def virtual_s(self, contender: str, way: Way) -> list[float]:
         """Serve the arrivals of the blocks that a contender had; return the latencies [s]."""
+        return self.served(contender, way)[0]
+
+    def find_work(self, contender: str, way: Way) -> None:
+        """Find what engines cost, so that they work as long as in the contender's real blocks.
+
+        Raises:
+            InputError: the run has not recorded how long they worked.
+        """
+        real_s = self._cell.worked_s[contender]
+        if not set(ENGINE_OF.values()) <= set(real_s):
+            raise InputError(
+                f"the run has no field worked_s of {contender} on the corpus {self._name}: write "
+                "it again with `heddle bench workflows --json FILE`"
+            )
+        for _ in range(ROUNDS):
+            _, worked_s = self.served(contender, way)
+            for what, engine in ENGINE_OF.items():
+                self.scale(what, real_s[engine] / worked_s[engine])
+
+    def served(self, contender: str, way: Way) -> tuple[list[float], dict[str, float]]:
+        """Serve a contender's blocks; return the latencies, and the work of each engine [s]."""
         rate_per_s = self._run.load * self._cell.capacity_per_s
         blocks = self._asks(self._run.asks, self._run.blocks, rate_per_s, 3)
-        had = blocks[: len(self._cell.latencies_s[contender])]
-        served = (self.corpus.server(way).serve(self._virtual(asks)) for asks in had)
-        return [seconds for block in served for seconds in block]
+        latencies_s: list[float] = []
+        worked_s: Counter[str] = Counter()
+        for asks in blocks[: len(self._cell.latencies_s[contender])]:
+            server = self.corpus.server(way)
+            latencies_s += server.serve(self._virtual(asks))
+            worked_s.update(server.worked_s())
+        return latencies_s, dict(worked_s)
 
     def scale(self, what: str, factor: float) -> None:
-        """Multiply the costs of both `models`, or of the `lists`."""
-        machine = self.corpus.machine
-        scaled = machine.with_models(factor) if what == "models" else machine.with_lists(factor)
+        """Multiply the costs of the `llm`, of the `embedding` or of the `lists`."""
+        known = self.corpus
         self.factors[what] *= factor
-        self.corpus = Corpus(scaled, self.corpus.scripts, self.corpus.nprobes, self.corpus.passages)
+        scaled = SCALED[what](known.machine, factor)
+        self.corpus = Corpus(scaled, known.scripts, known.nprobes, known.passages)
 
     def _asks(self, count: int, blocks: int, rate_per_s: float, draw: int) -> list[list[Ask]]:
         """Return the arrivals of the real run: the same draws from as many questions."""

@@ -1,8 +1,9 @@
 """`heddle simulate cell --calibrate RUN.json`: a cell's latencies, by what its work costs.
 
 A cell is one runtime with its lanes. From a run of `heddle bench workflows` come the requests' work
-and the engines' costs; its latencies are not used, but predicted, at the run's own arrivals. Beside
-the engines the runtime's cycles cost time, one after the other.
+and the engines' costs, which are scaled until they work as long in all as they did; its latencies
+are not used, but predicted, at the run's own arrivals. Beside the engines the runtime's cycles
+cost time, one after the other.
 """
 
 from collections.abc import Sequence
@@ -85,6 +86,7 @@ def predicted(path: Path, router_s: float, asked: Asked) -> dict[str, object]:
     errors = []
     for name, cell in Calibration.of(run).items():
         cell.corpus.machine = replace(cell.corpus.machine, router_s=router_s)
+        cell.find_work(OWN, way)
         one = Prediction(name, quantiles(cell.real_s(OWN)), quantiles(cell.virtual_s(OWN, way)))
         errors.append(one.errors)
         asks = _asks(cell.corpus, asked)

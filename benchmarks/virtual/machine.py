@@ -39,14 +39,14 @@ class Machine:
     shares_core: bool = True
     fifo_calls: SearchCalls = SearchCalls.SUBSTAGES
 
-    def with_models(self, factor: float) -> Self:
-        """Return the machine whose LLM and embedder take `factor` times as long."""
-        return replace(
-            self,
-            llm_s=_scaled(self.llm_s, factor),
-            floor_s=factor * self.floor_s,
-            embedding_s=_scaled(self.embedding_s, factor),
-        )
+    def with_llm(self, factor: float) -> Self:
+        """Return the machine whose LLM takes `factor` times as long."""
+        floor_s = factor * self.floor_s
+        return replace(self, llm_s=_scaled(self.llm_s, factor), floor_s=floor_s)
+
+    def with_embedding(self, factor: float) -> Self:
+        """Return the machine whose embedder takes `factor` times as long."""
+        return replace(self, embedding_s=_scaled(self.embedding_s, factor))
 
     def with_lists(self, factor: float) -> Self:
         """Return the machine whose lists take `factor` times as long."""

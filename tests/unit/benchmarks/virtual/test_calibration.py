@@ -13,6 +13,7 @@ from heddle.core.errors import InputError
 from heddle.simulator.scripted.shared_core import NOTICED_S
 
 SHARES = {"light": 0.02, "heavy": 0.4}
+WORKED_S = {"llm": 3.0, "embedding": 0.2, "vector": 0.5}
 
 
 @pytest.fixture
@@ -38,7 +39,13 @@ def real(tmp_path):
         "engines": engines,
     }
     rows = [
-        {"cell": corpus, "contender": contender, "number": 0, "latencies_s": [0.5, 1.0]}
+        {
+            "cell": corpus,
+            "contender": contender,
+            "number": 0,
+            "latencies_s": [0.5, 1.0],
+            "worked_s": WORKED_S,
+        }
         for corpus in SHARES
         for contender in WAYS
     ]
@@ -53,7 +60,15 @@ def test_a_machine_gets_the_real_share_of_search_and_the_mean_capacity(real) -> 
         assert found[name].search_share() == pytest.approx(share, rel=0.1)
     light, heavy = (found[name].slowness() for name in SHARES)
     assert light * heavy == pytest.approx(1.0, rel=0.1)
-    assert found["light"].factors["models"] == found["heavy"].factors["models"]
+    assert found["light"].factors["llm"] == found["heavy"].factors["llm"]
+
+
+def test_engines_work_as_long_as_they_did(real) -> None:
+    run = RealRun.read(real, RECORD)
+    found = Calibration("light", run)
+    found.find_work(OWN, WAYS[OWN])
+    _, worked_s = found.served(OWN, WAYS[OWN])
+    assert worked_s == pytest.approx(WORKED_S, rel=0.1)
 
 
 def test_each_contender_is_checked_on_the_real_arrivals(real) -> None:
