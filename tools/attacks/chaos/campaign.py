@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import TypeAlias
 
@@ -13,7 +14,7 @@ from tools.attacks.chaos.ledger import Ledger
 from tools.attacks.chaos.scene import Scene
 from tools.attacks.configuration import Configuration
 from tools.attacks.ground import Ground
-from tools.attacks.served import Served
+from tools.attacks.served import Served, ServedError
 
 Fault: TypeAlias = Callable[[Scene], None]
 """Strikes once, and leaves a server that answers."""
@@ -77,7 +78,7 @@ def campaign(
         with Crowd(server, ledger, seed) as crowd:
             scene.crowd = crowd
             for number, name in enumerate(order, start=1):
-                faults[name](scene)
+                _strike(faults[name], scene)
                 struck[name] += 1
                 crowd.wait_for(requests * number // len(order))
                 print(f"{configuration.name}: {name}, {ledger.requests} requests", flush=True)
@@ -94,6 +95,20 @@ def campaign(
         scene.head_pauses_s,
         server.start_s,
     )
+
+
+def _strike(fault: Fault, scene: Scene) -> None:
+    """Let a fault strike; a server that is gone behind it ends the campaign, with its last words.
+
+    Raises:
+        ServedError: the server can't be asked any more.
+    """
+    try:
+        fault(scene)
+    except (OSError, HTTPException) as error:
+        server = scene.server
+        state = "it runs" if server.is_alive else f"it ended with {server.process.returncode}"
+        raise ServedError(f"{error}; {state}; its log ends: {server.log[-4_000:]}") from error
 
 
 def _kill(scene: Scene) -> None:

@@ -3,7 +3,8 @@
 Three agents on this machine stand for nodes, and each link leads through a proxy that can stop
 forwarding. A server with two LLM lanes, and then one with a single lane, is asked by four clients
 without a pause, while lanes are killed and frozen, nodes are killed, and links go dead without
-being closed. A third server has its lane on a node of a Ray cluster, which also loses its head.
+being closed, at most five times a minute: a lane that is lost more often is given up. A third
+server has its lane on a node of a Ray cluster, which also loses its head.
 """
 
 import argparse
@@ -17,10 +18,12 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.support.ray_head import ray_token
+from heddle.runtime.supervision import LaneLimits
 from tools.attacks.chaos import node_faults, ray_faults
 from tools.attacks.chaos.__main__ import headline_of, row_of, wrong_figures
 from tools.attacks.chaos.campaign import Campaign, Fault, campaign, shuffled
 from tools.attacks.chaos.nodes import Nodes
+from tools.attacks.chaos.pace import Pace
 from tools.attacks.chaos.ray_node import RayNode
 from tools.attacks.configuration import Configuration
 from tools.attacks.ground import Ground
@@ -77,7 +80,9 @@ def _campaigns(ground: Ground, requests: int, rounds: int, seed: int) -> list[Ca
     ) -> Campaign:
         on_nodes = replace(configuration, options=(*configuration.options, *options))
         order, corpus = shuffled([*faults] * rounds, seed), ground.corpus(configuration.index_kind)
-        return campaign(ground, on_nodes, corpus, order, faults, requests, seed)
+        pace = Pace(LaneLimits())
+        paced = {name: pace.kept_by(fault) for name, fault in faults.items()}
+        return campaign(ground, on_nodes, corpus, order, paced, requests, seed)
 
     done = []
     for configuration in (REPLICAS, SINGLE):
