@@ -21,7 +21,7 @@ from heddle.app.indexing.documents import (
     put_document,
 )
 from heddle.app.models.model_files import ModelFiles
-from heddle.app.observe.health import health_of
+from heddle.app.observe.health import given_up, health_of
 from heddle.app.observe.request_observer import RequestObserver, observed, observed_embedding
 from heddle.app.observe.server_state import ServerState
 from heddle.app.observe.tally import Tally
@@ -57,7 +57,6 @@ from heddle.runtime.clock import SystemClock
 from heddle.runtime.events import Answer
 from heddle.runtime.handle import Handle
 from heddle.runtime.step_trace import StepTrace
-from heddle.runtime.supervision import LaneState
 from heddle.workflow.function import WorkflowFunction
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.searches import ChangedWorkflows
@@ -432,11 +431,11 @@ class Server:
         return health_of(self._running.peek())
 
     def given_up(self) -> dict[str, str]:
-        """Return why each lane was given up that isn't started again, by its name."""
-        if self.config.on_lane_failure == "retry":
-            return {}
-        lanes = self._running.peek().lanes
-        return {n: lane.reason for n, lane in lanes.items() if lane.state is LaneState.FAILED}
+        """Return why lanes were given up whose role has no other lane left, by their names.
+
+        Empty with `on_lane_failure="retry"`.
+        """
+        return {} if self.config.on_lane_failure == "retry" else given_up(self._running.peek())
 
     def lowered_regions(self, workflow: str) -> tuple[PGraph, ...]:
         """Return the graphs, before any pass, of what requests of a workflow have opened.

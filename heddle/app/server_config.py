@@ -371,9 +371,9 @@ class ServerConfig:
     on_lane_failure: OnLaneFailure = setting(
         "exit",
         "what becomes of a server whose lane has died too often",
-        details="exit = `heddle serve` drains and ends with exit code 4, so that it is started "
-        "again from outside; retry = the lane is started once more each minute, and what "
-        "needs it fails until then",
+        details="such a lane is started once more each minute; exit = where its role has no other "
+        "lane left, `heddle serve` drains and ends with exit code 4, so that it is started again "
+        "from outside; retry = it goes on, and what needs the lane fails until then",
         group=LANES,
     )
     max_num_seqs: int = setting(

@@ -209,7 +209,7 @@ def start(
         _check_embedder(plan, store)
         _log_lanes(plan)
         specs = lane_specs(plan)
-        limits = LaneLimits(again_s=AGAIN_S if config.on_lane_failure == "retry" else None)
+        limits = LaneLimits(again_s=AGAIN_S)
         start_lane = cluster.starter(plan.cluster, limits)
         lanes = start_lanes(specs, limits, start_lane) if config.engine_host == "process" else ()
         for lane in lanes:

@@ -50,6 +50,13 @@ def health_of(state: ServerState) -> dict[str, object]:
     }
 
 
+def given_up(state: ServerState) -> dict[str, str]:
+    """Return why lanes were given up whose role has no other lane left, by their names."""
+    failed = {n: lane.reason for n, lane in state.lanes.items() if lane.state is LaneState.FAILED}
+    lost = [lanes for lanes in state.roles.values() if all(name in failed for name in lanes)]
+    return {name: failed[name] for lanes in lost for name in lanes}
+
+
 def unserved_roles(health: Mapping[str, object]) -> list[str]:
     """Return the roles without a ready lane, of what `health_of` has returned."""
     roles = health["roles"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from heddle.app.observe.health import health_of, unserved_roles
+from heddle.app.observe.health import given_up, health_of, unserved_roles
 from heddle.app.observe.server_state import (
     CorpusState,
     EmbeddingLaneState,
@@ -89,6 +89,16 @@ def test_a_lane_that_is_not_ready_counts_where_no_other_has_its_role(state: Lane
     assert unserved_roles(health) == ["llm"]
     first, _ = health["notes"]["lanes"]
     assert first == "lane llm-0 is starting; llm: no lane is ready"
+
+
+def test_a_lane_that_was_given_up_matters_where_no_other_has_its_role() -> None:
+    lost = replace(READY, state=LaneState.FAILED, reason="SIGKILL")
+    roles = {"search": ("retrieval",), "llm": ("llm-0", "llm-1")}
+    lanes = {"retrieval": READY, "llm-0": lost, "llm-1": READY}
+    assert given_up(replace(STATE, lanes=lanes, roles=roles)) == {}
+    lanes["llm-1"] = replace(lost, reason="no sign of life")
+    found = given_up(replace(STATE, lanes=lanes, roles=roles))
+    assert found == {"llm-0": "SIGKILL", "llm-1": "no sign of life"}
 
 
 def test_measured_recall_and_services_are_shown_as_plain_values() -> None:
