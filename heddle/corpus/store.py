@@ -120,8 +120,15 @@ class CorpusStore:
     @property
     def revision(self) -> int:
         """Grows by one with every committed change to what a search sees; 0 when new."""
-        with self._database.read() as connection:
-            return meta_table.revision(connection)
+        return self._database.revision()
+
+    def ask_revision(self) -> bool:
+        """Ask for `revision`, and don't wait; False = that would gain nothing, read it later."""
+        return self._database.ask_revision()
+
+    def asked_revision(self) -> int:
+        """Return `revision` as it was when it was asked for, or a newer one."""
+        return self._database.asked_revision()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change`, from another thread, soon after other processes have committed.

@@ -1,6 +1,6 @@
 """What an engine tells after a step: its events, its time, and what its steps cost by now."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import NO_COUNTS, Cancelled, Done, Event, Failed, Frame, Load
@@ -58,6 +58,10 @@ class StepReport:
     def cancelled(self, task_id: int) -> None:
         """Tell that a task was cancelled and holds nothing any more."""
         self.tell(Cancelled(task_id))
+
+    def forget(self, task_ids: Container[int]) -> None:
+        """Take back what was told of these tasks and no frame has yet."""
+        self._events = [event for event in self._events if event.task_id not in task_ids]
 
     def begin(self) -> None:
         """Start the clock of a step."""

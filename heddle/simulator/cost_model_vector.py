@@ -169,6 +169,14 @@ class SimulatedCorpus:
         """Return the revision; no other process writes."""
         return self.revision
 
+    def ask_newest(self) -> bool:
+        """Return False: the revision is at hand."""
+        return False
+
+    def asked_newest(self) -> int:
+        """Return the revision."""
+        return self.revision
+
     def covers(self, revision: int) -> bool:
         """Always: what is stored is never found."""
         return True

@@ -12,6 +12,7 @@ from heddle.corpus.postgres.connection import PostgresConnection
 from heddle.corpus.postgres.errors import postgres_errors
 from heddle.corpus.postgres.listener import Listener
 from heddle.corpus.postgres.pool import SCHEMA, ConnectionPool, Pg
+from heddle.corpus.postgres.revision_reader import RevisionReader
 from heddle.corpus.postgres.vector_index import PgVectorIndex
 from heddle.corpus.postgres.vector_rows import copy_all_due, has_index
 from heddle.corpus.postgres.word_terms import WordTerms
@@ -69,7 +70,9 @@ def remove_corpus(place: CorpusPlace) -> None:
 
 
 class PostgresDatabase:
-    """The tables of one corpus, through up to eight connections. Thread-safe.
+    """The tables of one corpus, through up to eight connections and one for the revision.
+
+    Thread-safe.
 
     Args:
         place: where they are.
@@ -78,6 +81,7 @@ class PostgresDatabase:
     def __init__(self, place: CorpusPlace) -> None:
         self.name = place.name
         self._pool = ConnectionPool(place.url, place.name, schema.LOG_ROLE)
+        self._reader = RevisionReader(self._pool, place.name)
         self._listeners: list[Listener] = []
         self.vector_index = PgVectorIndex(place, self._pool, self.write)
 
@@ -152,6 +156,19 @@ class PostgresDatabase:
                 is_cancelled=is_cancelled,
             )
 
+    def revision(self) -> int:
+        """Return how many changes a search could see have been committed."""
+        return self._reader.revision()
+
+    def ask_revision(self) -> bool:
+        """Ask for the revision ahead; return True: the answer takes a round trip."""
+        self._reader.ask()
+        return True
+
+    def asked_revision(self) -> int:
+        """Return the revision as it was when it was asked for, or a newer one."""
+        return self._reader.asked()
+
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change`, from another thread, soon after other processes have committed."""
         self._listeners.append(Listener(self._pool, f"LISTEN {schema.CHANNEL}", on_change))
@@ -175,6 +192,7 @@ class PostgresDatabase:
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener.close()
+        self._reader.close()
         self._pool.close()
 
     def _own(self, connection: Pg) -> PostgresConnection:

@@ -113,6 +113,18 @@ class Database(Protocol):
         """
         ...
 
+    def revision(self) -> int:
+        """Return how many changes a search could see have been committed; each search asks."""
+        ...
+
+    def ask_revision(self) -> bool:
+        """Ask for the revision, and don't wait; False = that would gain nothing, ask later."""
+        ...
+
+    def asked_revision(self) -> int:
+        """Return the revision as it was when it was asked for, or a newer one."""
+        ...
+
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change`, from another thread, soon after other processes have committed.
 

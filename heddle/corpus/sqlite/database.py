@@ -12,6 +12,7 @@ from heddle.core.errors import Cancelled, InputError, InternalError, StorageErro
 from heddle.core.own_files import OWNER_ONLY
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.place import CorpusPlace
+from heddle.corpus.rows import meta_table
 from heddle.corpus.sqlite import schema, word_search
 from heddle.corpus.sqlite.folder_lock import FileClaim, locked
 from heddle.corpus.sqlite.storage_errors import storage_errors
@@ -155,6 +156,19 @@ class Database:
                 if not is_cancelled():
                     raise
                 raise Cancelled("the search by words is no longer wanted") from error
+
+    def revision(self) -> int:
+        """Return how many changes a search could see have been committed."""
+        with self.read() as connection:
+            return meta_table.revision(connection)
+
+    def ask_revision(self) -> bool:
+        """Return False: reading it takes microseconds."""
+        return False
+
+    def asked_revision(self) -> int:
+        """Return the revision: there is nothing to ask ahead."""
+        return self.revision()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Do nothing: SQLite sends no notices, and asking for the revision takes microseconds."""

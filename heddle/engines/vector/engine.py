@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Generic
+from typing import Final, Generic
 
 from heddle.core.commands import Admit, Cancel, Command, Steer
 from heddle.core.errors import DiskFull, Unreachable
@@ -12,7 +12,6 @@ from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.ports import Clock
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Ingested
-from heddle.core.tasks import Task
 from heddle.costs.step_report import StepReport
 from heddle.engines.vector.corpus.followed_corpus import FollowedCorpus
 from heddle.engines.vector.corpus.ingest_queue import IngestQueue, WaitingIngest, ingest_refusal
@@ -21,13 +20,17 @@ from heddle.engines.vector.recall.self_check import SelfCheck
 from heddle.engines.vector.search import dims_refusal
 from heddle.engines.vector.search_tasks import SearchTasks
 
+CANT_FOLLOW: Final = "the index can't follow the corpus"
+
 
 class SearchEngine(Generic[S]):
     """Searches in flight over one index, advanced together in each step.
 
     A step takes in hits by words, brings the index up to the corpus, lets waiting searches begin,
     advances those in flight, stores an ingestion, and runs a sample again where nothing waits.
-    A search sees all that was committed to the corpus before it came, by any process.
+    A search sees all that was committed to the corpus before it came, by any process. Where asking
+    for the newest revision takes a round trip, searches go ahead meanwhile on the index as it is;
+    if it turns out to be older, they begin anew before anything of them is told.
 
     Args:
         name: the lane's name.
@@ -61,6 +64,7 @@ class SearchEngine(Generic[S]):
         self._budget_s = substage_budget_s
         self._ingests = IngestQueue()
         self._has_new_search = False  # it has to see what is committed now
+        self._new: dict[int, Admit] = {}  # searches that came since the last look at the corpus
         self._revision_wanted = 0
         self._is_behind = False
 
@@ -89,9 +93,10 @@ class SearchEngine(Generic[S]):
     def apply(self, command: Command) -> None:
         """Take a command in; unknown tasks and commands of no use to an index are ignored."""
         match command:
-            case Admit(task=task, report_every=report_every):
-                self._admit(task, report_every)
+            case Admit():
+                self._admit(command)
             case Cancel(task_id=task_id):
+                self._new.pop(task_id, None)
                 if self._tasks.drop(task_id) or self._ingests.remove(task_id):
                     self._report.cancelled(task_id)
             case Steer():
@@ -109,9 +114,12 @@ class SearchEngine(Generic[S]):
         self._report.begin()
         self._tasks.take_words()
         self.method.queue(now_s)
+        goes_ahead = self._ask_newest()
         may_begin, followed = self._follow()
         budget_s = self._budget_s if math.isinf(budget_s) else budget_s
         done = self.method.advance(budget_s, may_begin=may_begin)
+        if goes_ahead:
+            self._hear_newest()
         stored = self._ingest()
         # The hits of this step go out first.
         is_free = not stored and not any(done.values())
@@ -168,15 +176,16 @@ class SearchEngine(Generic[S]):
             return {}
         return {INDEX_REVISION: self.method.revision, INDEX_VECTORS: self.method.vectors}
 
-    def _admit(self, task: Task, report_every: int) -> None:
-        task_id, payload = task.task_id, task.payload
+    def _admit(self, command: Admit) -> None:
+        task, task_id, payload = command.task, command.task.task_id, command.task.payload
         if task_id in self._tasks or task_id in self._ingests:
             return
         refusal: str | None
         if isinstance(payload, SearchPayload):
             refusal = self.method.refusal(payload)
             if refusal is None:
-                self._add(self.method.search_of(task, payload, report_every))
+                self._add(self.method.search_of(task, payload, command.report_every))
+                self._new[task_id] = command
         elif isinstance(payload, IngestPayload) and self._corpus is not None:
             refusal = ingest_refusal(payload)
             if refusal is None:
@@ -207,6 +216,38 @@ class SearchEngine(Generic[S]):
 
     # One step ---------------------------------------------------------------------------------
 
+    def _ask_newest(self) -> bool:
+        """Ask for the newest revision, if searches can go ahead meanwhile; return whether they do.
+
+        Where there are news, the index is likely to be older: they would begin in vain.
+        """
+        corpus = self._corpus
+        if corpus is None or not self._has_new_search or corpus.has_news:
+            return False
+        if not corpus.covers(self._revision_wanted) or not corpus.ask_newest():
+            return False
+        self._has_new_search = False
+        return True
+
+    def _hear_newest(self) -> None:
+        """Take in what was asked: if the index is older, new searches begin anew."""
+        assert self._corpus is not None, "nothing was asked"
+        new, self._new = self._new, {}
+        with self._tasks.failing(CANT_FOLLOW, lambda: new):
+            is_covered = False
+            try:
+                self._revision_wanted = self._corpus.asked_newest()
+                is_covered = self._corpus.covers(self._revision_wanted)
+            finally:
+                if not is_covered:
+                    self._begin_anew(new)
+
+    def _begin_anew(self, new: Mapping[int, Admit]) -> None:
+        self._report.forget(new)
+        for task_id, command in new.items():
+            self._tasks.drop(task_id)
+            self._admit(command)
+
     def _follow(self) -> tuple[bool, int]:
         """Bring the index up to what was committed when the newest search came, or the last news.
 
@@ -216,10 +257,11 @@ class SearchEngine(Generic[S]):
         if corpus is None:
             return True, 0
         self._is_behind = False  # also where the next line fails: the next news tries again
-        with self._tasks.failing("the index can't follow the corpus", self.method.held_up):
+        with self._tasks.failing(CANT_FOLLOW, self.method.held_up):
             if self._has_new_search or corpus.has_news:
                 self._revision_wanted = corpus.newest_revision()
                 self._has_new_search = False
+                self._new.clear()
             is_covered = corpus.covers(self._revision_wanted)
             if is_covered or not self.method.may_follow:
                 return is_covered, 0

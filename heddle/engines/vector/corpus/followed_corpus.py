@@ -42,6 +42,17 @@ class FollowedCorpus(Protocol):
         """Return the newest revision that was committed, here or by another process."""
         ...
 
+    def ask_newest(self) -> bool:
+        """Ask what the newest revision is, and don't wait; False = nothing was asked.
+
+        Where it was asked, `asked_newest` is called next, else `newest_revision`.
+        """
+        ...
+
+    def asked_newest(self) -> int:
+        """Return the newest revision that was committed when `ask_newest` was called."""
+        ...
+
     def covers(self, revision: int) -> bool:
         """Whether a search that has to see this revision may begin on the index as it is."""
         ...

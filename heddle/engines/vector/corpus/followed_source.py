@@ -66,13 +66,25 @@ class FollowedSource(ABC, Generic[L]):
             self._staleness.check()
             return self.revision
         self._staleness.begin()
+        return self._seen(lambda: self._source.revision)
+
+    def ask_newest(self) -> bool:
+        """Ask what the newest revision is, and don't wait; False = nothing was asked."""
+        if self._staleness.is_waiting:
+            return False
+        self.has_news = False
+        self._staleness.begin()
         try:
-            newest = self._source.revision
-        except Unreachable as error:
-            self._staleness.check(error)
-            return self.revision
-        self._staleness.seen()
-        return newest
+            return self._source.ask_revision()
+        except Unreachable:
+            return False
+
+    def asked_newest(self) -> int:
+        """Return the newest revision that was committed when `ask_newest` was called.
+
+        Raises: Unreachable: the corpus has been away for too long.
+        """
+        return self._seen(self._source.asked_revision)
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
         """Commit vectors to the corpus; return its revision, which the index will follow."""
@@ -90,6 +102,16 @@ class FollowedSource(ABC, Generic[L]):
         """What somebody has to mend: no better index could be made, or the corpus is away."""
         rebuilding = "" if self._rebuild is None else self._rebuild.problem
         return tuple(filter(None, (rebuilding, self._staleness.note)))
+
+    def _seen(self, look: Callable[[], int]) -> int:
+        """Return what a look at the corpus gives; the index's own revision where it is away."""
+        try:
+            newest = look()
+        except Unreachable as error:
+            self._staleness.check(error)
+            return self.revision
+        self._staleness.seen()
+        return newest
 
     @property
     def _has_rebuilt(self) -> bool:

@@ -31,6 +31,14 @@ class VectorSource(Protocol):
         """The newest committed revision."""
         ...
 
+    def ask_revision(self) -> bool:
+        """Ask for `revision`, and don't wait; False = that would gain nothing, read it later."""
+        return False
+
+    def asked_revision(self) -> int:
+        """Return `revision` as it was when it was asked for, or a newer one."""
+        return self.revision
+
     @property
     def vector_count(self) -> int:
         """Live vectors."""

@@ -66,6 +66,10 @@ class SearchedDatabase(FollowedSource[None]):
         """Return the newest revision that a search has seen: the database looks by itself."""
         return self.seen_revision
 
+    def ask_newest(self) -> bool:
+        """Return False: nothing has to be asked."""
+        return False
+
     def covers(self, revision: int) -> bool:
         """Whether a search may begin: it always may."""
         return True

@@ -6,7 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from heddle.core.errors import Cancelled, ConfigError, InputError, StorageError, Unreachable
+from heddle.core.errors import (
+    Cancelled,
+    ConfigError,
+    InputError,
+    InternalError,
+    StorageError,
+    Unreachable,
+)
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.place import CorpusPlace
 from heddle.corpus.postgres.connection import PostgresConnection
@@ -214,6 +221,35 @@ def test_connections_that_the_server_ended_are_made_anew(postgres, postgres_stor
     postgres.run(END_ALL)
     embed(postgres_store)
     assert texts_searchable(postgres_store) == ["one"]
+
+
+def test_the_revision_is_read_again_when_the_server_ended_its_connection(postgres, postgres_store):
+    put(postgres_store, "a", "one")
+    embed(postgres_store)
+    assert postgres_store.revision == 1
+    postgres.run(END_ALL)
+    assert postgres_store.revision == 1
+    assert postgres_store.ask_revision()
+    postgres.run(END_ALL)
+    assert postgres_store.asked_revision() == 1
+
+
+def test_a_revision_that_was_asked_for_is_not_older_than_the_question(postgres_store):
+    assert postgres_store.ask_revision()
+    put(postgres_store, "a", "one")
+    embed(postgres_store)
+    assert postgres_store.revision == 1  # though an answer is still to come
+    assert postgres_store.ask_revision()
+    assert postgres_store.ask_revision()
+    assert postgres_store.asked_revision() == 1
+    assert postgres_store.asked_revision() == 1
+
+
+def test_a_closed_corpus_gives_no_revision(postgres_store):
+    assert postgres_store.revision == 0
+    postgres_store.close()
+    with pytest.raises(InternalError, match="after it was closed"):
+        _ = postgres_store.revision
 
 
 def test_a_write_whose_connection_dies_leaves_nothing(postgres, postgres_store):

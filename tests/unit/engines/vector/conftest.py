@@ -58,6 +58,9 @@ class MemorySource:
     def vector_count(self):
         return len(self.rows)
 
+    def ask_revision(self):
+        return False
+
     @property
     def dims(self):
         return next((len(vector) for _, vector in self.rows.values()), None)

@@ -8,6 +8,7 @@ import pytest
 
 from heddle.core import gauges
 from heddle.core.commands import Cancel, Steer
+from heddle.core.errors import Unreachable
 from heddle.core.frames import Cancelled, Done, Failed, Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
@@ -34,7 +35,7 @@ class CountedSearch(RunningSearch):
 class CountingMethod:
     """A SearchMethod without an index: every search in flight is a step nearer to its end."""
 
-    dims, rows_waiting, may_follow = 4, 0, True
+    dims, rows_waiting, may_follow, steps = 4, 0, True, 2
 
     def __init__(self, tasks):
         self.tasks, self.revision, self.vectors = tasks, 0, 7
@@ -49,7 +50,8 @@ class CountingMethod:
         return search_refusal(payload)
 
     def search_of(self, task, payload, report_every):
-        return CountedSearch(task.task_id, payload, task.identity.priority, report_every)
+        priority = task.identity.priority
+        return CountedSearch(task.task_id, payload, priority, report_every, steps_left=self.steps)
 
     def add(self, search):
         self.waiting.append(search)
@@ -118,6 +120,9 @@ class Corpus:
         self.has_news = False
         return self.revision
 
+    def ask_newest(self):
+        return False
+
     def covers(self, revision):
         return self.method.revision >= revision
 
@@ -133,6 +138,22 @@ class Corpus:
         self.words = None
 
 
+class FarCorpus(Corpus):
+    """A corpus that takes a while to answer: searches go ahead meanwhile."""
+
+    asked, is_away = None, False
+
+    def ask_newest(self):
+        self.asked, self.has_news = self.revision, False
+        return True
+
+    def asked_newest(self):
+        asked, self.asked = self.asked, None
+        if self.is_away:
+            raise Unreachable("nobody answers")
+        return asked
+
+
 @pytest.fixture
 def corpus():
     return Corpus()
@@ -140,6 +161,10 @@ def corpus():
 
 @pytest.fixture
 def engine(tools, corpus):
+    return engine_over(tools, corpus)
+
+
+def engine_over(tools, corpus):
     engine = SearchEngine(
         "vector",
         1,
@@ -299,3 +324,69 @@ def test_partial_hits_are_reported_for_those_that_asked(engine, tools):
     engine.apply(tools.search(2, queries()))
     told = [event.task_id for event in tools.drain(engine) if isinstance(event, Progress)]
     assert told == [1, 1]
+
+
+@pytest.fixture
+def far():
+    return FarCorpus()
+
+
+@pytest.fixture
+def ahead(tools, far):
+    """An engine whose corpus is asked while searches go ahead."""
+    return engine_over(tools, far)
+
+
+def test_a_search_goes_ahead_while_the_corpus_is_asked(ahead, tools):
+    ahead.apply(tools.search(1, queries()))
+    frames = [ahead.step(0.0, math.inf) for _ in range(2)]
+    assert [frame.features["rows"] for frame in frames] == [1, 0]
+    assert isinstance(frames[-1].events[0], Done)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_search_that_went_ahead_of_its_corpus_begins_anew_untold(ahead, far, tools, steps):
+    ahead.method.steps, far.revision = steps, 2
+    ahead.apply(tools.search(1, queries(), report_every=1))
+    assert ahead.step(0.0, math.inf).events == ()
+    *_, done = tools.drain(ahead)
+    assert done.result.revision == 2
+    assert far.asked is None
+
+
+def test_a_search_that_had_begun_goes_on_when_another_begins_anew(ahead, far, tools):
+    ahead.apply(tools.search(1, queries()))
+    ahead.step(0.0, math.inf)
+    far.revision = 1
+    ahead.apply(tools.search(2, queries()))
+    ended = tools.terminals(tools.drain(ahead))
+    assert [ended[task_id].result.revision for task_id in (1, 2)] == [0, 1]
+
+
+def test_a_search_that_is_cancelled_does_not_begin_anew(ahead, far, tools):
+    far.revision = 1
+    ahead.apply(tools.search(1, queries()))
+    ahead.apply(Cancel(1))
+    ahead.apply(tools.search(2, queries()))
+    ended = tools.terminals(tools.drain(ahead))
+    assert ended[1] == Cancelled(1)
+    assert ended[2].result.revision == 1
+
+
+def test_searches_that_went_ahead_of_a_corpus_that_is_away_fail(ahead, far, tools):
+    ahead.apply(tools.search(1, queries()))
+    ahead.step(0.0, math.inf)
+    far.is_away = True
+    ahead.apply(tools.search(2, queries()))
+    ended = tools.terminals(tools.drain(ahead))
+    assert isinstance(ended[1], Done)
+    assert ended[2].is_away
+    assert "nobody answers" in ended[2].message
+    assert not ahead.has_work
+
+
+def test_behind_news_a_search_waits_for_the_index(ahead, far, tools):
+    far.revision, far.has_news = 1, True
+    ahead.apply(tools.search(1, queries()))
+    frame = ahead.step(0.0, math.inf)
+    assert (far.asked, frame.features["rows"], frame.features["followed"]) == (None, 1, 1)
