@@ -1,9 +1,11 @@
 """Every page is reached from the index, names what is there, and keeps to its form."""
 
+import ast
 import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +35,8 @@ ENGINES: Final = {
 }
 DESIGN: Final = sorted({*DOCS.glob("design/*.md")} - {DOCS / "design/kv-fusion-properties.md"})
 SOURCE: Final = re.compile(r"`([\w/]+\.py)`(?: \|)?((?:,? `(?![\w/]+\.py`)[\w.]+`)*)")
+ANY_SOURCE: Final = re.compile(r"`((?:[\w-]+/)+[\w-]+\.py)(?=[`:])")
+CODE_FOLDERS: Final = ("heddle", "tests", "benchmarks", "tools", "examples", "models")
 OTHER_FLAGS: Final = (("generator", "model"), ("prompt_file", "prompt"))
 GLOSSARY: Final = (DOCS / "reference" / "glossary.md").read_text(encoding="utf-8")
 
@@ -90,27 +94,74 @@ def test_a_folder_of_pages_can_be_taken_in() -> None:
 
 
 def sources(page: Path) -> Iterator[tuple[Path, list[str]]]:
-    """Return the sources that a design page names, and the names that stand right behind each."""
+    """Yield the sources that a design page names, and the names that stand right behind each."""
     places = [ROOT / "heddle", ROOT / "heddle/engines" / ENGINES.get(page.stem, ""), ROOT]
     for path, names in SOURCE.findall(page.read_text(encoding="utf-8")):
         there = [place / path for place in places if (place / path).is_file()]
         assert there, f"{name(page)} names {path}, which is not there"
-        yield there[0], [named.rpartition(".")[2] for named in re.findall(r"`([\w.]+)`", names)]
+        yield there[0], re.findall(r"`([\w.]+)`", names)
+
+
+@cache
+def defined(path: Path) -> frozenset[str]:
+    """Return what a file defines: NAME, CLASS.NAME, and of a class's members NAME alone, too."""
+    found = set[str]()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        own = names_of(node)
+        found |= own
+        if isinstance(node, ast.ClassDef):
+            members = {member for part in node.body for member in names_of(part)}
+            found |= members | {f"{node.name}.{member}" for member in members}
+    return frozenset(found)
+
+
+def names_of(node: ast.stmt) -> set[str]:
+    """Return the names that a statement defines."""
+    match node:
+        case ast.FunctionDef(name=one) | ast.AsyncFunctionDef(name=one) | ast.ClassDef(name=one):
+            return {one}
+        case ast.Assign(targets=targets):
+            return {target.id for target in targets if isinstance(target, ast.Name)}
+        case ast.AnnAssign(target=ast.Name(id=one)):
+            return {one}
+    return set()
 
 
 @pytest.mark.parametrize("page", DESIGN, ids=name)
 def test_what_a_design_page_names_is_in_its_file(page: Path) -> None:
     for path, named in sources(page):
-        text = path.read_text(encoding="utf-8")
         for one in named:
-            defined = rf"^\s*(?:(?:async )?def|class) {one}\b|^{one}\b.*="
-            assert re.search(defined, text, re.MULTILINE), f"{one} is not in {name(path)}"
+            assert one in defined(path), f"{one} is not in {name(path)}"
+
+
+def test_each_question_names_a_file_and_what_decides_in_it() -> None:
+    table = (DOCS / "design/where.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in re.findall(r"^\| .+$", table, re.MULTILINE)]
+    rows = [row for row in rows if row[0] != "question"]
+    assert len(rows) > 80
+    for question, files, names in rows:
+        *_, path = re.findall(r"`([\w/]+\.py)`", files)
+        named = set(re.findall(r"`([\w.]+)`", names))
+        assert named, question
+        assert named <= defined(ROOT / "heddle" / path), f"{question}: {path} has no {names}"
+
+
+def test_no_page_names_a_source_that_is_gone() -> None:
+    there = {name(path) for one in CODE_FOLDERS for path in (ROOT / one).rglob("*.py")}
+    ends = {path.split("/", start)[-1] for path in there for start in range(path.count("/"))}
+    gone = [
+        (name(page), path)
+        for page in PAGES
+        for path in ANY_SOURCE.findall(page.read_text(encoding="utf-8"))
+        if path not in ends
+    ]
+    assert gone == []
 
 
 def test_design_pages_name_sources_at_all() -> None:
     named = [one for page in DESIGN for _, names in sources(page) for one in names]
     assert len(named) > 100
-    assert {"plan_substage", "evict_coldest", "fault", "speculation_cost_s"} <= set(named)
+    assert {"plan_substage", "PageLedger.evict_coldest", "speculation_cost_s"} <= set(named)
 
 
 def test_each_row_of_the_status_page_has_a_state_and_a_page() -> None:
