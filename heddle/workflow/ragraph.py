@@ -221,17 +221,7 @@ class RAGraph:
             )
         rerank = None if rerank == AUTO else rerank
         topk = DEFAULT_TOPK if topk is None else topk
-        if not 1 <= topk <= TOPK_MAX:
-            raise WorkflowError(f"{place}: topk must be in 1..{TOPK_MAX}, got {topk}")
-        if nprobe is not None and nprobe < 1:
-            raise WorkflowError(f"{place}: nprobe must be at least 1, got {nprobe}")
-        if topm is not None and topm < 1:
-            raise WorkflowError(f"{place}: topm must be at least 1, got {topm}")
-        if rerank is not None and not 1 <= rerank <= topk:
-            raise WorkflowError(
-                f"{place}: rerank is how many of the {topk} passages found are kept, so it must be "
-                f"in 1..{topk}, got {rerank}"
-            )
+        _check_counts(place, topk, nprobe, topm, rerank)
         if rerank_by is not None and rerank is None and not may_rerank:
             raise WorkflowError(f"{place}: rerank_by says what to rank by: give rerank, too")
         if within is not None and (hybrid or wanted or nprobe or topm):
@@ -483,6 +473,22 @@ def _query(query: str | Template, where: str) -> Template:
     if query.isidentifier():
         return Template((Slot(_question(query)),))
     return parse_template(query, where=f"{where}, query")
+
+
+def _check_counts(
+    where: str, topk: int, nprobe: int | None, topm: int | None, rerank: int | None
+) -> None:
+    """Refuse counts of a retrieval that are out of range."""
+    if not 1 <= topk <= TOPK_MAX:
+        raise WorkflowError(f"{where}: topk must be in 1..{TOPK_MAX}, got {topk}")
+    for name, count in (("nprobe", nprobe), ("topm", topm)):
+        if count is not None and count < 1:
+            raise WorkflowError(f"{where}: {name} must be at least 1, got {count}")
+    if rerank is not None and not 1 <= rerank <= topk:
+        raise WorkflowError(
+            f"{where}: rerank is how many of the {topk} passages found are kept, so it must be "
+            f"in 1..{topk}, got {rerank}"
+        )
 
 
 def _decode_retrieval(
