@@ -26,7 +26,36 @@ STRENGTH = {Optimizations.OFF: 0, Optimizations.EXACT: 1, Optimizations.APPROX: 
 
 
 class RequestOptions(TypedDict, total=False):
-    """The keywords of `submit` and of an App's verbs; each is explained at `Server.submit`."""
+    """The keywords of `Server.submit`, `Server.ask` and of an App's verbs.
+
+    Args:
+        topk: passages of each search; None = as the workflow has it.
+        hybrid: search by words (BM25) as well as by meaning; None = as the workflow does.
+        where: metadata that found documents must have, for every search: {"lang": "en", "year":
+            [2020, 2021]} asks for the value, or one of the list, of each key.
+        documents: texts, or mappings with `text` and perhaps `title`, for workflows that answer
+            from documents of the request, such as doc_qa_naive: up to 64, of 1 MiB together. Only
+            this request sees them, and nothing of them is kept.
+        tenant: searches find this tenant's documents and those without a tenant; prefix caches are
+            never shared between tenants.
+        deadline_s: seconds until the answer is worthless; None = the server's default.
+        priority: "interactive", "normal" or "bulk".
+        optimizations: "off", "exact" or "approx"; at most what the server allows.
+        kv_reuse: how prompts use stored chunk KV, which needs "approx": a KvReuse or a text such as
+            "fusionrag,0.15"; None = as the server does, if the request's `optimizations` are
+            "approx".
+        answer_cache: False = no earlier answer is taken, and this one isn't kept.
+        max_tokens: the most tokens of the answer; None = as the server does, and this and the next
+            six are for the generations that write the answer.
+        temperature: 0 = the likeliest token each time; up to 2.
+        system: a text that says what the model is to be, before the prompt.
+        prompt: a template with {docs} and {input} in the place of the workflow's own.
+        top_p: draw from the likeliest tokens that together have this probability.
+        seed: equal seeds draw equal tokens; None = 0.
+        stop: a text, or up to 16, before which the answer ends.
+        constraint: what the answer has to be: JSON of a schema, a match of a regex, one of some
+            texts (docs/guide/structured.md).
+    """
 
     topk: int | None
     hybrid: bool | None

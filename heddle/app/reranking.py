@@ -29,7 +29,7 @@ RANKED: Final = "ranked"
 
 
 class RerankOptions(TypedDict, total=False):
-    """The keywords of `rerank` and `submit_rerank`; each is explained at `Server.submit`."""
+    """The keywords of `rerank` and `submit_rerank`; each is explained at `RequestOptions`."""
 
     tenant: str
     deadline_s: float | None
