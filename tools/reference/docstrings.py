@@ -1,11 +1,12 @@
-"""Docstrings as Markdown: paragraphs, and their sections as lists."""
+"""Docstrings as Markdown: paragraphs, their sections as lists, and their example as code."""
 
 import inspect
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-SECTIONS = ("Args", "Raises", "Returns", "Mutates", "Shapes", "Source", "Deviates")
+EXAMPLE = "Example"
+SECTIONS = ("Args", "Raises", "Returns", "Mutates", "Shapes", "Source", "Deviates", EXAMPLE)
 _SECTION = re.compile(rf"({'|'.join(SECTIONS)}):(.*)")
 _ENTRY = re.compile(r"([\w, ]+):(?: (.*))?")
 
@@ -17,6 +18,11 @@ class Docstring:
     text: list[str] = field(default_factory=list)
     sections: dict[str, list[str]] = field(default_factory=dict)
 
+    @property
+    def example(self) -> str:
+        """The code of the section `Example`; empty where there is none."""
+        return "\n".join(self.sections.get(EXAMPLE, [])).strip("\n")
+
     def entries(self, section: str) -> dict[str, str]:
         """Return the entries of a section by name, each as one line."""
         found: dict[str, str] = {}
@@ -27,7 +33,7 @@ class Docstring:
             if match is not None:
                 names = [name.strip() for name in match[1].split(",")]
                 found |= dict.fromkeys(names, match[2] or "")
-            else:
+            elif line:
                 for name in names:
                     found[name] = f"{found[name]} {line.strip()}"
         return found
@@ -55,7 +61,9 @@ def markdown(docstring: str | None) -> Iterator[str]:
     for name, lines in parts.sections.items():
         entries = nested(lines)
         yield ""
-        if name in ("Args", "Raises") and entries:
+        if name == EXAMPLE:
+            yield from (f"{name}:", "", "```python", *parts.example.splitlines(), "```")
+        elif name in ("Args", "Raises") and entries:
             yield f"{name}:"
             yield ""
             yield from entries

@@ -28,6 +28,12 @@ DOCSTRING = """Do it.
             more: another one: with a colon.
 
     Raises: ValueError: it can't be.
+
+    Example:
+        for one in range(2):
+            print(one)
+
+        print("done")
     """
 
 
@@ -85,8 +91,18 @@ def test_a_docstring_as_markdown():
         "Raises:",
         "",
         "- `ValueError`: it can't be.",
+        "",
+        "Example:",
+        "",
+        "```python",
+        "for one in range(2):",
+        "    print(one)",
+        "",
+        'print("done")',
+        "```",
     ]
     assert parse(DOCSTRING).entries("Args")["two"] == "what it is done with."
+    assert parse(DOCSTRING).entries("Raises") == {"ValueError": "it can't be."}
     assert list(markdown(None)) == []
 
 
