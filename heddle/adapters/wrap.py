@@ -31,6 +31,20 @@ def wrap(program: P, engine: object = None, **options: Any) -> P:
 
     Raises:
         ConfigError: it is none of these, nothing in it can be Heddle's, or an option can't be used.
+
+    Example:
+        import heddle
+        from heddle.adapters.langchain import HeddleRetriever
+        from langgraph.graph import START, StateGraph
+
+        retriever = HeddleRetriever(engine=server, k=1)
+        builder = StateGraph(dict)
+        builder.add_node("find", lambda state: {"docs": retriever.invoke(state["question"])})
+        builder.add_edge(START, "find")
+        graph = heddle.wrap(builder.compile(), priority="bulk")
+        print(graph.invoke({"question": "Who founded Oak Mill?"})["docs"][0].metadata["title"])
+        # mill
+        print(graph.receipts[0].primitives_seen)  # {'find': ('embedding', 'searching')}
     """
     for kind in type(program).__mro__:
         module = FRAMEWORKS.get(kind.__module__.partition(".")[0])

@@ -23,7 +23,16 @@ class Submits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """A compiled workflow on a server; every verb takes the keywords of `Server.submit`."""
+    """A compiled workflow on a server; every verb takes the keywords of `Server.submit`.
+
+    Example:
+        app = server.app("oneshot")
+        questions = ["Who founded Oak Mill?", "Who opened the Harbour Library?"]
+        for answer in app.batch(questions, topk=1):
+            print(answer.text, "-", answer.passages[0].title)
+            # Ann Reed - mill
+            # Tom Wells - library
+    """
 
     server: Submits
     workflow: Workflow
@@ -46,7 +55,16 @@ class App:
         return await self.submit(inputs, **how)
 
     def stream(self, inputs: Inputs, **how: Unpack[RequestOptions]) -> Iterator[RequestEvent]:
-        """Run a request and yield its events; the last one is Answer or RequestFailed."""
+        """Run a request and yield its events; the last one is Answer or RequestFailed.
+
+        Example:
+            from heddle import TokenDelta
+
+            for event in server.app("oneshot").stream("Who founded Oak Mill?"):
+                if isinstance(event, TokenDelta):
+                    print(event.text, end="")
+                    # Ann Reed
+        """
         handle = self.submit(inputs, **how)
         try:
             yield from handle

@@ -30,6 +30,15 @@ class OwnEngine:
     Args:
         engine: what carries primitives out.
         credits_total: rows (texts, queries, passages, calls) that it may hold at once.
+
+    Example:
+        from examples.own_engine import WordRanker
+        from heddle import OwnEngine, Server
+
+        own = OwnEngine(WordRanker(), credits_total=8)
+        with Server(None, "corpus", engines=[own]) as server:
+            found = server.search("Who founded Oak Mill?", topk=1, rerank=True)
+            print(found.passages[0].title, found.passages[0].score)  # mill 3.0
     """
 
     engine: SteppedEngine
@@ -45,6 +54,15 @@ class Extensions:
         cycle_passes: likewise.
         ports: engines that bring a port of their own.
         engines: those that the server has to step.
+
+    Example:
+        from examples.own_pass import ShareEmbeddings, near_and_far
+        from heddle import Extensions, Server, ServerConfig
+
+        own = Extensions.of(passes=[ShareEmbeddings()])
+        with Server.from_config(ServerConfig("reader", "corpus"), extensions=own) as server:
+            answer = server.app(near_and_far()).invoke("In which year was Oak Mill founded?")
+            print(answer.receipt.passes)  # ('prune_dependencies', 'share_embeddings')
     """
 
     graph_passes: tuple[GraphPass, ...] = ()

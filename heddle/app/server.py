@@ -85,6 +85,14 @@ class Server:
 
     Raises:
         ConfigError, InputError: the configuration, the model or the corpus can't be used.
+
+    Example:
+        from heddle import Server
+
+        with Server(index="corpus") as server:
+            answer = server.ask("Who founded Oak Mill?")
+            print(answer.text, "-", answer.quotes[0].sentence)
+            # Ann Reed - Oak Mill was founded by Ann Reed in 1823.
     """
 
     def __init__(
@@ -176,6 +184,10 @@ class Server:
 
         Raises:
             Busy, InputError, ConfigError, EngineError, DeadlineExceeded: it has no answer.
+
+        Example:
+            answer = server.ask("Who started the Sawle Ferry?", max_tokens=16, deadline_s=30)
+            print(answer.text)  # Mary Dunn
         """
         return self.app(self.config.default_workflow).invoke(question, **options)
 
@@ -201,6 +213,11 @@ class Server:
         Raises:
             Busy: too many requests are in flight; nothing was started.
             InputError, WorkflowError, ConfigError: the request can't be run as it is.
+
+        Example:
+            questions = ["Who founded Oak Mill?", "Who started the Sawle Ferry?"]
+            handles = [server.submit("oneshot", one, priority="bulk") for one in questions]
+            print([handle.result().text for handle in handles])  # ['Ann Reed', 'Mary Dunn']
         """
         compiled = compiled_workflow(workflow)
         with observed(self.observer, compiled.name) as heard:
@@ -226,6 +243,10 @@ class Server:
             Busy: too many requests are in flight; nothing was started.
             InputError, ConfigError: the search can't be run as it is.
             HeddleError: it failed.
+
+        Example:
+            found = server.search("opening hours in the evening", topk=1, hybrid=True)
+            print(found.passages[0].title)  # library
         """
         workflow, asked = search_request(options)
         answer = self.app(workflow).invoke(query, **asked)

@@ -75,6 +75,17 @@ class ServerConfig:
 
     Raises:
         ConfigError: a value can't be used; the message names the field and the accepted values.
+
+    Example:
+        from heddle import ConfigError, Server, ServerConfig
+
+        settings = {"dtype": "float32", "optimizations": "exact"}
+        with Server.from_config(ServerConfig.of("reader", "corpus", settings)) as server:
+            print(server.config.optimizations)  # Optimizations.EXACT
+        try:
+            ServerConfig.of("reader", "corpus", {"dtype": "float17"})
+        except ConfigError as error:
+            print(error)  # dtype must be one of auto, float32, bfloat16, got 'float17' (str)
     """
 
     generator: str | Path | None = setting(

@@ -52,6 +52,16 @@ class KvReuse:
             tokens compete with the chunks', and the selected tokens see what lies behind them.
 
     Raises: ConfigError: the ratio is outside [0, 1], or an option is of another policy.
+
+    Example:
+        from heddle import KvReuse, ReusePolicy, Server
+
+        reuse = KvReuse(ReusePolicy.FUSIONRAG, ratio=0.3, always=True)
+        with Server("reader", "corpus", optimizations="approx", kv_reuse=reuse) as server:
+            server.prime()
+            answer = server.ask("Who founded Oak Mill?")
+            print(answer.receipt.kv_reuse[0].policy, answer.receipt.kv_reuse[0].ratio)
+            # fusionrag 0.3
     """
 
     policy: ReusePolicy = ReusePolicy.FULL

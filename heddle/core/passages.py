@@ -47,6 +47,12 @@ class Passage:
 
     `tenant` and `collection` are its document's: what is computed from several chunks together
     is computed from those of one tenant and collection only.
+
+    Example:
+        [passage] = server.search("Who founded Oak Mill?", topk=1).passages
+        print(passage.title, passage.place, passage.distance < 1)  # mill notes/mill.txt True
+        print(passage.text.splitlines()[-1])
+        # It ground oats and barley for the bakers of the valley.
     """
 
     chunk_id: int

@@ -24,7 +24,25 @@ class Clock(Protocol):
 
 
 class EnginePort(Protocol):
-    """What the runtime holds of an engine, wherever it lives. (docs/design/architecture.md)"""
+    """What the runtime holds of an engine, wherever it lives. (docs/design/architecture.md)
+
+    Example:
+        import threading
+        from heddle.core.commands import Admit
+        from heddle.core.payloads import ToolPayload
+        from heddle.core.primitives import PrimitiveKind
+        from heddle.core.tasks import Identity, Task
+        from heddle.hosts.tool_threads import ToolThreads
+        from heddle.runtime.clock import SystemClock
+
+        port, arrived = ToolThreads("tools", threads=1, clock=SystemClock()), threading.Event()
+        port.subscribe(arrived.set)
+        task = Task(1, PrimitiveKind.TOOL, Identity(1, "count"), ToolPayload(len, ("heddle",)))
+        port.send(Admit(task))
+        arrived.wait()
+        print([event.result.value for frame in port.frames() for event in frame.events])  # [6]
+        port.close()
+    """
 
     @property
     def name(self) -> str:
@@ -80,7 +98,24 @@ class Spread(Protocol):
 
 
 class SteppedEngine(Protocol):
-    """What a lane's own loop drives. (docs/design/architecture.md)"""
+    """What a lane's own loop drives. (docs/design/architecture.md)
+
+    Example:
+        import math
+        from examples.own_engine import WordRanker
+        from heddle.core.commands import Admit
+        from heddle.core.payloads import ReadingText, RerankPayload
+        from heddle.core.primitives import PrimitiveKind
+        from heddle.core.tasks import Identity, Task
+
+        texts = (ReadingText("", "an old oak"), ReadingText("", "Oak Mill stands here"))
+        asked = RerankPayload("Where does Oak Mill stand?", texts)
+        engine = WordRanker()
+        engine.apply(Admit(Task(1, PrimitiveKind.RERANKING, Identity(1, "rank"), asked)))
+        while engine.has_work:
+            for event in engine.step(now_s=0.0, budget_s=math.inf).events:
+                print(event.task_id, event.result.scores)  # 1 (1.0, 2.0)
+    """
 
     @property
     def name(self) -> str:
@@ -132,7 +167,19 @@ class Waking(Protocol):
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back, outside the lanes."""
+    """Text to token ids and back, outside the lanes.
+
+    Example:
+        from heddle.core.system_text import SystemText
+        from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
+
+        tokenizer = PromptTokenizer.from_directory(server.generator.directory)
+        [passage] = server.search("Who founded Oak Mill?", topk=1).passages
+        segments = tokenizer.encode_prompt(("Answer. ", passage, None))
+        print([segment.role.value for segment in segments])
+        # ['text', 'text', 'chunk', 'slot', 'text']
+        print(segments[2].chunk_id == passage.chunk_id, segments[3].is_pending)  # True True
+    """
 
     def encode_prompt(self, parts: Sequence[PromptPart]) -> tuple[Segment, ...]:
         """Return the segments of a chat prompt: template head, one for each part, template tail.
@@ -182,7 +229,15 @@ class Tracer(Protocol):
 
 
 class PassageSource(Protocol):
-    """Where chunk ids become passages."""
+    """Where chunk ids become passages.
+
+    Example:
+        from heddle.corpus.store import CorpusStore
+
+        with CorpusStore.open("corpus") as source:
+            print([passage.title for passage in source.passages([3, 1, 999])])
+            # ['mill', 'ferry']
+    """
 
     def passages(self, chunk_ids: Sequence[int]) -> Sequence[Passage]:
         """Return the live chunks among these ids, in the order asked.

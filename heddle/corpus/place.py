@@ -34,7 +34,11 @@ class CorpusPlace:
     def of(cls, where: "str | Path | CorpusPlace") -> Self:
         """Return the place that a path or a URL means.
 
-        Example: `CorpusPlace.of("postgresql://anna@db.example/docs").name`.
+        Example:
+            from heddle.corpus.place import CorpusPlace
+
+            print(CorpusPlace.of("postgresql://anna:secret@db.example/docs"))
+            # postgresql://anna@db.example/docs
         """
         if isinstance(where, cls):
             return where

@@ -60,7 +60,16 @@ class CorpusStore:
 
     Raises, from every method: StorageError when the database refuses (full, read-only, damaged).
 
-    Example: `with CorpusStore.open("docs-corpus") as store: print(store.stats())`
+    Example:
+        from heddle.corpus.store import CorpusStore
+
+        with CorpusStore.open("corpus") as store:
+            print(store.stats().documents, store.embedder.dims)  # 3 384
+            for passage in store.passages(store.vector_ids()):
+                print(passage.chunk_id, passage.title)
+                # 1 ferry
+                # 2 library
+                # 3 mill
     """
 
     def __init__(self, database: Database, place: CorpusPlace) -> None:

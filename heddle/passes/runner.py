@@ -28,7 +28,28 @@ log = logging.getLogger(__name__)
 
 
 class GraphPass(Protocol):
-    """Rewrites one request's graph, once, before it runs."""
+    """Rewrites one request's graph, once, before it runs.
+
+    Example:
+        from dataclasses import replace
+        from heddle import GraphPass, Server
+        from heddle.graph.primitive import SearchConfig
+
+        class TwoPassages(GraphPass):
+            name = "two_passages"
+
+            def apply(self, graph):
+                two = tuple(
+                    replace(one, config=replace(one.config, topk=2))
+                    if isinstance(one.config, SearchConfig)
+                    else one
+                    for one in graph.primitives
+                )
+                return None if two == graph.primitives else replace(graph, primitives=two)
+
+        with Server(None, "corpus", passes=[TwoPassages()]) as server:
+            print(len(server.search("a mill", topk=3).passages))  # 2
+    """
 
     @property
     def name(self) -> str:
@@ -59,7 +80,27 @@ class ExplainsCycles(Protocol):
 
 
 class CyclePass(Protocol):
-    """Looks at the wavefront of all requests, every scheduling cycle."""
+    """Looks at the wavefront of all requests, every scheduling cycle.
+
+    Example:
+        from heddle import CyclePass, Server
+        from heddle.core.primitives import PrimitiveKind
+        from heddle.passes.cycle_view import SetBudget
+
+        class ShortSearchSteps(CyclePass):
+            name = "short_search_steps"
+
+            def apply(self, view):
+                return tuple(
+                    SetBudget(engine.name, 0.005, gain_s=0.0)
+                    for engine in view.engines.values()
+                    if PrimitiveKind.SEARCHING in engine.kinds
+                )
+
+        with Server(None, "corpus", passes=[ShortSearchSteps()]) as server:
+            server.search("a mill")
+            print(server.state().cycle_passes["short_search_steps"].acted > 0)  # True
+    """
 
     @property
     def name(self) -> str:

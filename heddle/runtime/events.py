@@ -50,6 +50,13 @@ class Answer:
     `slots` holds every slot's newest value; `receipt` says what was done for it. `quotes` are the
     answers that an extraction has found, and `nearest` the nearest places where it has found none.
     `finish_reason` says why the generation ended that wrote the text; None = no model wrote it.
+
+    Example:
+        answer = server.app("quote").invoke("When was the Harbour Library opened?", topk=3)
+        print(answer.text, "of", len(answer.passages), "passages")  # 1901 of 3 passages
+        quote = answer.quotes[0]
+        print(quote.passage.title, "-", quote.sentence)
+        # library - The Harbour Library was opened by Tom Wells in 1901.
     """
 
     text: str

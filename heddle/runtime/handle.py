@@ -26,6 +26,19 @@ class Handle:
     Args:
         cancel: ends the request.
         request_id: its number in the runtime, by which the log names it.
+
+    Example:
+        import asyncio
+        from heddle import Retrieved
+
+        async def follow():
+            handle = server.submit("oneshot", "Who founded Oak Mill?", topk=1)
+            async for event in handle:
+                if isinstance(event, Retrieved):
+                    print("reading", event.passages[0].title)  # reading mill
+            return await handle
+
+        print(asyncio.run(follow()).text)  # Ann Reed
     """
 
     def __init__(self, cancel: Callable[[], None], request_id: int = 0) -> None:

@@ -244,6 +244,13 @@ class Receipt(RequestCounts):
         answer_lookup: its lookup among the answers that are kept; None = there was none.
         run: the run of another program that this request is a call of; "" = none.
         caller: the node of that program.
+
+    Example:
+        for _ in range(2):
+            receipt = server.ask("Who founded Oak Mill?").receipt
+        print([span.kind.value for span in receipt.spans])
+        # ['embedding', 'searching', 'prefilling', 'decoding']
+        print(receipt.prompt_tokens_reused > 0)  # True
     """
 
     optimizations: Optimizations

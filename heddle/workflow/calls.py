@@ -61,6 +61,17 @@ class Calls:
         hand_in: hands in what was recorded, and goes on at once.
 
     Mutates: `part` and `earlier` until they are handed in; `slots`.
+
+    Example:
+        from heddle import as_workflow
+
+        @as_workflow
+        async def age(rag, query):
+            docs = await rag.retrieve(query, name="docs", topk=1)
+            year = await rag.generate(f"{docs}Question: {query}", role="answer")
+            return await rag.tool(lambda year: f"{2026 - int(year)} years", year)
+
+        print(server.app(age).invoke("In which year was Oak Mill founded?").text)  # 203 years
     """
 
     workflow: str

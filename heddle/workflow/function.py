@@ -51,6 +51,16 @@ def as_workflow(function: Function | None = None, *, max_steps: int = DEFAULT_MA
 
     Raises:
         WorkflowError: it is no `async def`, or its parameters can't be inputs.
+
+    Example:
+        from heddle import as_workflow
+
+        @as_workflow
+        async def brief(rag, query):
+            docs = await rag.retrieve(query, name="docs", topk=1)
+            return await rag.generate(f"{docs}Question: {query}", role="answer")
+
+        print(server.app(brief).invoke("Who founded Oak Mill?").text)  # Ann Reed
     """
     if function is None:
         return lambda wrapped: as_workflow(wrapped, max_steps=max_steps)

@@ -70,6 +70,15 @@ class RAGraph:
 
     Edges may be left out: they follow from `{placeholders}` and `output=`. `{input}` and
     `{query}` both mean the user's question. Nodes are named by ints or strings.
+
+    Example:
+        from heddle import RAGraph
+
+        graph = RAGraph("hyde")
+        graph.add_generation("imagine", "Imagine an answer: {query}", "guess", role="hypothesis")
+        graph.add_retrieval("search", "{query} {guess}", topk=1, output="docs")
+        graph.add_generation("answer", "{docs}Question: {query}", role="answer")
+        print(server.app(graph).invoke("Who founded Oak Mill?").text)  # Ann Reed
     """
 
     name: str = "workflow"

@@ -18,6 +18,9 @@ HEAD = """\
 Everything here is imported from `heddle`. Type checkers know every keyword. The fields of
 `ServerConfig`, which are the keywords of `Server`, stand in [config.md](config.md); those of
 `Receipt` in [receipt.md](receipt.md).
+
+A test runs the examples on the notes of [examples/](../../examples/README.md). `corpus` is their
+index, `server` is `Server("reader", "corpus")`, and a comment is what an example prints there.
 """
 ERRORS: Final = "Errors"
 GROUPS: Final = {

@@ -34,6 +34,13 @@ class Constraint:
         source: the schema as JSON, its keys in their order; the regex; or the texts as JSON.
         before: what stands before it, as it is.
         after: what stands behind it, as it is.
+
+    Example:
+        from heddle import Constraint
+
+        people = Constraint.choice(["Ann Reed", "Mary Dunn", "Tom Wells"])
+        answer = server.ask("Who founded Oak Mill?", constraint=people)
+        print(answer.text in people.value)  # True
     """
 
     kind: ConstraintKind

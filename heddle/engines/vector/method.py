@@ -15,6 +15,24 @@ class SearchMethod(Protocol[S]):
 
     A method is made with the `SearchTasks` of its engine. It reports there which searches have
     ended, have failed, or have partial hits.
+
+    Example:
+        from pathlib import Path
+        from heddle.core.commands import Admit
+        from heddle.core.payloads import SearchPayload
+        from heddle.core.primitives import PrimitiveKind
+        from heddle.core.tasks import Identity, Task
+        from heddle.engines.vector.build import VectorSettings, build_engine
+
+        engine = build_engine("vector", 1, VectorSettings(Path("corpus")))
+        queries = server.embed(["Who founded Oak Mill?"], role="query").values
+        asked = SearchPayload(queries, topk=1)
+        engine.apply(Admit(Task(1, PrimitiveKind.SEARCHING, Identity(1, "find"), asked)))
+        print(engine.method.vectors, engine.method.rows_waiting)  # 3 1
+        while engine.method.has_work:
+            frame = engine.step(now_s=0.0, budget_s=0.002)
+        print(frame.events[-1].result.labels)  # [[3]]
+        engine.close()
     """
 
     @property

@@ -24,7 +24,20 @@ class VectorBatch(Protocol):
 
 
 class VectorSource(Protocol):
-    """The log that an index is derived from: revisions only grow."""
+    """The log that an index is derived from: revisions only grow.
+
+    Example:
+        from heddle.corpus.store import CorpusStore
+
+        with CorpusStore.open("corpus") as source:
+            index, covered = {}, source.revision
+            for batch in source.vectors():
+                index.update(zip(batch.chunk_ids, batch.vectors))
+            server.upsert("bakery", "The Stone Bakery was founded by Ida Moss.")
+            news = [len(batch.chunk_ids) for batch in source.vectors(after_revision=covered)]
+            server.delete("bakery")
+            print(len(index), news, len(source.deleted(after_revision=covered)))  # 3 [1] 1
+    """
 
     @property
     def revision(self) -> int:
