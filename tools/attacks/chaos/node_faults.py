@@ -16,9 +16,11 @@ NodeFault: TypeAlias = Callable[[Nodes, Scene], None]
 def kill_lane(nodes: Nodes, scene: Scene) -> None:
     """SIGKILL an LLM lane on its node."""
     scene.until_ready()
+    restarts = scene.server.lane_restarts()
     _, lane = nodes.with_lane(scene.random)
     lane.kill()
     scene.kill_pauses_s.append(scene.until_answered())
+    scene.until_noticed(restarts)
 
 
 def freeze_lane(nodes: Nodes, scene: Scene) -> None:
@@ -32,9 +34,11 @@ def freeze_lane(nodes: Nodes, scene: Scene) -> None:
 def kill_node(nodes: Nodes, scene: Scene) -> None:
     """SIGKILL the agent of a node with a lane; another agent comes there after the next answer."""
     scene.until_ready()
+    restarts = scene.server.lane_restarts()
     node, _ = nodes.with_lane(scene.random)
     node.kill()
     scene.kill_pauses_s.append(scene.until_answered())
+    scene.until_noticed(restarts)
     node.start_again()
 
 

@@ -78,6 +78,18 @@ class Scene:
             pause.wait(PROBE_PAUSE_S)
         self.ledger.wrong(f"a lane is missing after {RECOVER_S_MAX:g} s")
 
+    def until_noticed(self, restarts: int) -> None:
+        """Wait until the server has noticed that a lane was lost after it had counted so many.
+
+        Before, it says that the lane is ready, and the next fault would find no other.
+        """
+        until_s, pause = time.perf_counter() + RECOVER_S_MAX, threading.Event()
+        while time.perf_counter() < until_s:
+            if self.server.lane_restarts() > restarts:
+                return
+            pause.wait(PROBE_PAUSE_S)
+        self.ledger.wrong(f"a lane was lost, and not noticed within {RECOVER_S_MAX:g} s")
+
     def ended(self, code: int, *right: int) -> None:
         """Note how the server ended."""
         self.exits[code in right] += 1
