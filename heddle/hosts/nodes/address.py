@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from heddle.core.errors import ConfigError
 from heddle.hosts.wire.channel import Channel
-from heddle.hosts.wire.handshake import greet
+from heddle.hosts.wire.handshake import OtherSecret, greet
 from heddle.hosts.wire.sealed import Sealed
 
 CONNECT_S_MAX = 3.0
@@ -67,10 +67,18 @@ def dial(address: Address, secret: bytes) -> Channel:
         tune(sock)
     except OSError as error:
         sock.close()
-        raise ConnectionError(
-            f"the agent at {address} isn't trusted: {error}; see that it runs with the same secret"
-        ) from error
+        raise ConnectionError(_refusal(address, error)) from error
     return Channel(sock, Sealed(state))
+
+
+def _refusal(address: Address, error: OSError) -> str:
+    """Return what is wrong with an agent that was reached, and didn't get through the handshake."""
+    if isinstance(error, OtherSecret):
+        return f"the agent at {address} isn't trusted: {error}; start it with the server's"
+    return (
+        f"what listens at {address} doesn't answer as an agent ({error}): see that heddle agent "
+        "runs there and isn't stopped"
+    )
 
 
 def tune(sock: socket.socket) -> None:

@@ -24,11 +24,18 @@ _SERVER, _CLIENT = b"heddle server proof", b"heddle client proof"
 _TO_SERVER, _TO_CLIENT = b"heddle key to server", b"heddle key to client"
 
 
+class OtherSecret(ConnectionError):
+    """The other side has proved that it has another secret."""
+
+    def __init__(self) -> None:
+        super().__init__("it has another secret")
+
+
 def greet(sock: socket.socket, secret: bytes, wait_s: float = HANDSHAKE_S_MAX) -> SealState:
     """Prove this side, which has connected, and have the other side prove itself.
 
     Returns: this end of the sealed stream.
-    Raises: ConnectionError: the other side has another secret, doesn't answer, or is no agent.
+    Raises: OtherSecret; ConnectionError: the other side doesn't answer, or is no agent.
     """
     until_s = time.monotonic() + wait_s
     mine = secrets.token_bytes(NONCE_BYTES)
@@ -37,7 +44,7 @@ def greet(sock: socket.socket, secret: bytes, wait_s: float = HANDSHAKE_S_MAX) -
     proof = _read(sock, _PROOF_BYTES, until_s)
     both = mine + theirs
     if not hmac.compare_digest(proof, _mac(secret, _SERVER, both)):
-        raise ConnectionError("it has another secret")
+        raise OtherSecret
     _write(sock, _mac(secret, _CLIENT, both), until_s)
     return SealState(_mac(secret, _TO_SERVER, both), _mac(secret, _TO_CLIENT, both))
 
@@ -46,7 +53,7 @@ def answer(sock: socket.socket, secret: bytes, wait_s: float = HANDSHAKE_S_MAX) 
     """Have the side that has connected prove itself, and prove this one.
 
     Returns: this end of the sealed stream.
-    Raises: ConnectionError: the other side has another secret, doesn't go on, or speaks otherwise.
+    Raises: OtherSecret; ConnectionError: the other side doesn't go on, or speaks otherwise.
     """
     until_s = time.monotonic() + wait_s
     if _read(sock, len(MAGIC), until_s) != MAGIC:
@@ -56,7 +63,7 @@ def answer(sock: socket.socket, secret: bytes, wait_s: float = HANDSHAKE_S_MAX) 
     both = theirs + mine
     _write(sock, mine + _mac(secret, _SERVER, both), until_s)
     if not hmac.compare_digest(_read(sock, _PROOF_BYTES, until_s), _mac(secret, _CLIENT, both)):
-        raise ConnectionError("it has another secret")
+        raise OtherSecret
     return SealState(_mac(secret, _TO_CLIENT, both), _mac(secret, _TO_SERVER, both))
 
 
