@@ -335,15 +335,18 @@ def scripts_of(requests: Sequence[RecordedRequest]) -> dict[str, list[Script]]:
 def _machine(cell: RealCell, run: RealRun, unit: int) -> Machine:
     costs = {name: _as_worked(cell.record, name) for name in ("llm", "embedding", "vector")}
     vector_s = {**PRIOR_S, **costs["vector"]}
-    list_s = unit * (vector_s["lists"] + run.vectors / run.nlist * vector_s["vectors"])
+    size = run.vectors / run.nlist
+    list_s = unit * (vector_s["lists"] + size * vector_s["vectors"])
+    ridden_s = unit * size * vector_s["ridden"]
     return Machine(
         llm_s=costs["llm"],
         embedding_s=costs["embedding"],
-        vector_s=MappingProxyType({**vector_s, "lists": list_s}),
+        vector_s=MappingProxyType({**vector_s, "lists": list_s, "ridden": ridden_s}),
         nlist=run.nlist // unit,
         nprobe_default=LIGHT_NPROBE,
         llm=llm_limits(SEATS, cell.step_tokens, KV_TOKENS),
         fifo_calls=cell.calls,
+        shares_lists=cell.record["sums"].get("vector", {}).get("ridden", 0) > 0,
     )
 
 

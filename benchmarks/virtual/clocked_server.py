@@ -41,10 +41,10 @@ class ClockedServer:
     Args:
         timeline: the clock.
         runtime: what serves.
-        router_s: how long a cycle of the runtime keeps the next one waiting [s].
+        router_s: how long a cycle of the runtime takes, before its commands leave [s].
         may_fail: whether a request that fails is counted, in `failed`; else it ends the run.
 
-    Mutates: both move on with each block.
+    Mutates: both move on with each block; `cycles` counts those of the runtime.
     """
 
     timeline: Timeline
@@ -52,6 +52,7 @@ class ClockedServer:
     router_s: float = 0.0
     may_fail: bool = False
     failed: int = 0
+    cycles: int = 0
     _is_woken: bool = False
     _timer_at_s: float = float("inf")
     _is_busy: bool = False
@@ -130,14 +131,17 @@ class ClockedServer:
         self._is_woken = False
         if self.router_s:
             self._is_busy = True
-            self.timeline.after(self.router_s, self._rest)
+            self.timeline.after(self.router_s, self._decide)
+        else:
+            self._decide()
+
+    def _decide(self) -> None:
+        self._is_busy = False
+        self.cycles += 1
         wake_at_s = self.runtime.cycle(self.timeline.now_s())
         if wake_at_s < min(self._timer_at_s, DEADLINE_S):
             self._timer_at_s = wake_at_s
             self.timeline.at(wake_at_s, self._ring)
-
-    def _rest(self) -> None:
-        self._is_busy = False
 
     def _ring(self) -> None:
         self._timer_at_s = float("inf")

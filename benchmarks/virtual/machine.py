@@ -18,11 +18,13 @@ class Machine:
     Args:
         llm_s: of the LLM's steps; `floor_s` is the least that one takes, beside `call`.
         embedding_s: of embedding.
-        vector_s: of searching; a list's vectors are part of `lists`.
+        vector_s: of searching; a list's vectors are part of `lists`, and of `ridden`, a list that
+            a further query shares.
         nlist: inverted lists; searches scan `nprobe_default` where a request doesn't say.
         llm: the LLM's seats, prompt tokens a step and pages.
         latency_s: how long a message between runtime and lane takes [s].
         router_s: what a cycle of the runtime costs, before the next one can begin [s].
+        shares_lists: whether queries share the scan of a list.
         shares_core: whether embedding and search have one core between them.
         fifo_calls: how a vector engine takes queries that serves calls as they come.
     """
@@ -36,6 +38,7 @@ class Machine:
     floor_s: float = 0.0
     latency_s: float = 3e-4
     router_s: float = 0.0
+    shares_lists: bool = False
     shares_core: bool = True
     fifo_calls: SearchCalls = SearchCalls.SUBSTAGES
 
@@ -50,8 +53,11 @@ class Machine:
 
     def with_lists(self, factor: float) -> Self:
         """Return the machine whose lists take `factor` times as long."""
-        lists_s = factor * self.vector_s["lists"]
-        return replace(self, vector_s=MappingProxyType({**self.vector_s, "lists": lists_s}))
+        scaled = {
+            name: factor * seconds if name in ("lists", "ridden") else seconds
+            for name, seconds in self.vector_s.items()
+        }
+        return replace(self, vector_s=MappingProxyType(scaled))
 
 
 def _scaled(costs_s: Mapping[str, float], factor: float) -> Mapping[str, float]:

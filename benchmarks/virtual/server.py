@@ -159,7 +159,11 @@ class VirtualServer:
     def _vector(self, device: SimulatedDevice, epoch: int) -> SteppedEngine:
         machine = self.machine
         scanner = ScriptedScanner(
-            device, machine.vector_s, nlist=machine.nlist, nprobe_default=machine.nprobe_default
+            device,
+            machine.vector_s,
+            nlist=machine.nlist,
+            nprobe_default=machine.nprobe_default,
+            shares_lists=machine.shares_lists,
         )
         is_fifo = self._order.first is FirstServed.ARRIVAL
         pieces = PIECES[machine.fifo_calls if is_fifo else SearchCalls.SUBSTAGES]

@@ -67,9 +67,12 @@ class ScriptedScanner:
     Args:
         device: spends the time.
         costs_s: seconds of `call`, `lists`, `scans` and `rows`, the features that an engine over
-            inverted lists reports; a list's vectors are part of `lists`.
+            inverted lists reports; a list's vectors are part of `lists`. Where lists are shared, of
+            `ridden` as well: a further query that shares the scan of a list.
         nlist: how many lists there are.
         nprobe_default: lists that a search scans when it doesn't say.
+        shares_lists: whether queries share the scan of a list. Each question's nearest lists are
+            drawn evenly from all of them, so two share as many as chance has it.
     """
 
     def __init__(
@@ -79,12 +82,13 @@ class ScriptedScanner:
         *,
         nlist: int,
         nprobe_default: int,
+        shares_lists: bool = False,
     ) -> None:
         self._device, self._costs_s = device, costs_s
         self.dims: int | None = DIMS
         self.list_sizes = np.ones(nlist, np.int64)
         self.nprobe_default = nprobe_default
-        self.shares_lists = False
+        self.shares_lists = shares_lists
 
     def heap_size(self, topk: int) -> int:
         """Return the hits wanted: heaps hold nothing else."""
@@ -95,13 +99,13 @@ class ScriptedScanner:
         return np.concatenate([queries, np.zeros((len(queries), 1), np.float32)], axis=1)
 
     def coarse(self, queries: NDArray[np.float32], nprobe: int) -> NDArray[np.int64]:
-        """Return the lists of each query, [n, nprobe]: list i is its i-th nearest.
+        """Return the lists of each query, [n, nprobe], the nearest first.
 
         Mutates: notes `nprobe` in the queries.
         """
         self._device.run(self._costs_s["rows"] * len(queries))
         queries[:, DIMS] = nprobe
-        return np.tile(np.arange(nprobe), (len(queries), 1))
+        return np.stack([self._nearest(query)[:nprobe] for query in queries])
 
     def scan(
         self,
@@ -112,18 +116,28 @@ class ScriptedScanner:
         allowed: Allowed | None = None,
     ) -> None:
         """Scan these lists; updates the heaps in place."""
-        scanned = (lists >= 0).sum(axis=1)
+        is_scanned = lists >= 0
+        scanned = int(is_scanned.sum())
+        read = int(is_scanned.any(axis=0).sum()) if self.shares_lists else scanned
         costs_s = self._costs_s
-        lists_s = costs_s["lists"] * int(scanned.sum())
-        self._device.run(costs_s["call"] + costs_s["scans"] * len(lists) + lists_s)
+        seconds = costs_s["call"] + costs_s["scans"] * len(lists) + costs_s["lists"] * read
+        if self.shares_lists:
+            seconds += costs_s["ridden"] * (scanned - read)
+        self._device.run(seconds)
         topk = distances.shape[1]
-        for row, count in enumerate(scanned.tolist()):
-            first = int(lists[row, 0])
-            question, change, variation, nprobe = map(int, queries[row].tolist())
+        for row, query in enumerate(queries):
+            question, change, variation, nprobe = map(int, query.tolist())
+            own = set(lists[row, is_scanned[row]].tolist())
+            nearest = self._nearest(query)
             found = _hits(question, change, variation, nprobe, topk)
             for place, (rank, label) in enumerate(found):
-                if first <= rank < first + count:
+                if nearest[rank] in own:
                     distances[row, place], labels[row, place] = place, label
+
+    def _nearest(self, query: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return all lists, those nearest to a query first."""
+        nlist = len(self.list_sizes)
+        return _shuffled(int(query[0]), nlist) if self.shares_lists else _counted(nlist)
 
     def hits(
         self,
@@ -142,6 +156,16 @@ class ScriptedScanner:
             NotImplementedError: always.
         """
         raise NotImplementedError("scripted searches have no filter")
+
+
+@lru_cache(maxsize=1 << 12)
+def _shuffled(question: int, nlist: int) -> NDArray[np.int64]:
+    return np.random.default_rng((question, nlist)).permutation(nlist)
+
+
+@lru_cache(maxsize=8)
+def _counted(nlist: int) -> NDArray[np.int64]:
+    return np.arange(nlist)
 
 
 @lru_cache(maxsize=1 << 12)

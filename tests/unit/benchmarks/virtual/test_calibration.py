@@ -139,7 +139,7 @@ def test_the_routers_cycles_cost_time(real) -> None:
     quick_s = corpus.server(WAYS[OWN]).serve(asks)
     corpus.machine = replace(corpus.machine, router_s=0.2)
     slow_s = corpus.server(WAYS[OWN]).serve(asks)
-    assert min(slow - quick for slow, quick in zip(slow_s, quick_s, strict=True)) > 0.2
+    assert sum(slow_s) - sum(quick_s) > 0.2 * len(asks)
 
 
 def test_a_traces_arrivals_keep_their_bursts_at_another_rate() -> None:

@@ -11,7 +11,15 @@ from heddle.simulator.scripted.retrieval import (
 )
 from heddle.simulator.timeline import Timeline
 
-COSTS_S = {"call": 1.0, "lists": 0.1, "scans": 0.0, "rows": 0.5, "tokens": 0.01, "texts": 0.0}
+COSTS_S = {
+    "call": 1.0,
+    "lists": 0.1,
+    "ridden": 0.02,
+    "scans": 0.0,
+    "rows": 0.5,
+    "tokens": 0.01,
+    "texts": 0.0,
+}
 NPROBE = 40
 
 
@@ -24,9 +32,11 @@ def vectors(*texts):
     return worker.embed([one.token_ids for one in worker.tokenize(texts)])
 
 
-def found(queries, parts, topk=5):
+def found(queries, parts, topk=5, *, shares_lists=False):
     """Search in this number of equal parts; return the labels of each row."""
-    scanner = ScriptedScanner(device(), COSTS_S, nlist=64, nprobe_default=8)
+    scanner = ScriptedScanner(
+        device(), COSTS_S, nlist=64, nprobe_default=8, shares_lists=shares_lists
+    )
     queries = scanner.prepared(queries)
     lists = scanner.coarse(queries, NPROBE)
     distances = np.full((len(queries), topk), np.inf, np.float32)
@@ -43,9 +53,22 @@ def test_a_text_takes_its_tokens() -> None:
     assert spent.take_spent_s() == pytest.approx(1.0 + 0.01 * 2 * 32)
 
 
-def test_a_search_finds_the_same_in_one_part_or_many() -> None:
+@pytest.mark.parametrize("shares_lists", [False, True])
+def test_a_search_finds_the_same_in_one_part_or_many(shares_lists) -> None:
     queries = vectors("q1~30*20", "q2~30*20 w0 w1")
-    assert found(queries, 1) == found(queries, 8)
+    in_one = found(queries, 1, shares_lists=shares_lists)
+    assert in_one == found(queries, 8, shares_lists=shares_lists) == found(queries, 1)
+
+
+def test_a_list_that_two_queries_share_is_read_once() -> None:
+    spent = device()
+    scanner = ScriptedScanner(spent, COSTS_S, nlist=64, nprobe_default=8, shares_lists=True)
+    queries = scanner.prepared(vectors("q1*20", "q2*20"))
+    scanner.coarse(queries, 10)
+    spent.take_spent_s()
+    heaps = np.full((2, 5), np.inf, np.float32), np.full((2, 5), -1, np.int64)
+    scanner.scan(queries, np.array([[3, 5, -1], [3, -1, 9]]), *heaps)
+    assert spent.take_spent_s() == pytest.approx(1.0 + 3 * 0.1 + 0.02)
 
 
 def test_lists_take_time() -> None:
