@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from statistics import geometric_mean, median
 from types import MappingProxyType
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 from benchmarks.coscheduling.asks import Ask, Nprobes, blocks_of
 from benchmarks.coscheduling.heavy_index import lists_of
@@ -46,6 +46,7 @@ SCRIPTS_MAX: Final = 24  # of a workflow: enough to spread its lengths
 SCALED: Final[Mapping[str, Callable[[Machine, float], Machine]]] = MappingProxyType(
     {"llm": Machine.with_llm, "embedding": Machine.with_embedding, "lists": Machine.with_lists}
 )
+DRIVER: Final = "driver_s"
 ENGINE_OF: Final = MappingProxyType({"llm": "llm", "embedding": "embedding", "lists": "vector"})
 
 
@@ -53,7 +54,8 @@ ENGINE_OF: Final = MappingProxyType({"llm": "llm", "embedding": "embedding", "li
 class RealCell:
     """One corpus of a real run; `latencies_s` of each contender, block by block.
 
-    `worked_s` is how long its engines' steps took in these blocks, by contender and engine.
+    `worked_s` is how long its engines' steps took in these blocks, by contender and engine, and
+    how long the process of runtime and program computed, as `driver_s`; as far as it is recorded.
     `calls` is how engines that serve calls as they come take queries, `step_tokens` the most of
     one LLM step of all contenders, `questions` how many the asks were drawn of.
     """
@@ -163,10 +165,12 @@ def _cell(
 
 
 def _worked_s(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return how long each engine worked in all these blocks [s]; none where it isn't recorded."""
+    """Return how long each engine and the runtime's process worked in all these blocks [s]."""
     found: Counter[str] = Counter()
     for row in rows:
         found.update(row.get("worked_s", {}))
+        if DRIVER in row:
+            found[DRIVER] += row[DRIVER]
     return dict(found)
 
 
@@ -183,6 +187,14 @@ class Check:
     def error(self) -> float:
         """How far the virtual one is off, as a share of the real one."""
         return self.virtual_s / self.real_s - 1.0
+
+
+class ServedBlocks(NamedTuple):
+    """What requests took on the virtual machine, what each engine worked [s], and cycles."""
+
+    latencies_s: list[float]
+    worked_s: Mapping[str, float]
+    cycles: int
 
 
 class Calibration:
@@ -241,36 +253,45 @@ class Calibration:
 
     def virtual_s(self, contender: str, way: Way) -> list[float]:
         """Serve the arrivals of the blocks that a contender had; return the latencies [s]."""
-        return self.served(contender, way)[0]
+        return self.served(contender, way).latencies_s
 
     def find_work(self, contender: str, way: Way) -> None:
-        """Find what engines cost, so that they work as long as in the contender's real blocks.
+        """Find what engines and cycles cost, so that they work as long as in the real blocks.
+
+        A cycle takes what the process of runtime and program has computed, evenly.
 
         Raises:
             InputError: the run has not recorded how long they worked.
         """
         real_s = self._cell.worked_s[contender]
-        if not set(ENGINE_OF.values()) <= set(real_s):
+        if not {*ENGINE_OF.values(), DRIVER} <= set(real_s):
             raise InputError(
-                f"the run has no field worked_s of {contender} on the corpus {self._name}: write "
-                "it again with `heddle bench workflows --json FILE`"
+                f"the run has no worked_s or driver_s of {contender} on the corpus {self._name}: "
+                "write it again with `heddle bench workflows --json FILE`"
             )
         for _ in range(ROUNDS):
-            _, worked_s = self.served(contender, way)
+            blocks = self.served(contender, way)
             for what, engine in ENGINE_OF.items():
-                self.scale(what, real_s[engine] / worked_s[engine])
+                self.scale(what, real_s[engine] / blocks.worked_s[engine])
+            self.cycles_take(real_s[DRIVER] / blocks.cycles)
 
-    def served(self, contender: str, way: Way) -> tuple[list[float], dict[str, float]]:
-        """Serve a contender's blocks; return the latencies, and the work of each engine [s]."""
+    def cycles_take(self, router_s: float) -> None:
+        """Have a cycle of the runtime take this long [s]."""
+        self.corpus.machine = replace(self.corpus.machine, router_s=router_s)
+
+    def served(self, contender: str, way: Way) -> ServedBlocks:
+        """Serve the arrivals of a contender's blocks."""
         rate_per_s = self._run.load * self._cell.capacity_per_s
         blocks = self._asks(self._run.asks, self._run.blocks, rate_per_s, 3)
         latencies_s: list[float] = []
         worked_s: Counter[str] = Counter()
+        cycles = 0
         for asks in blocks[: len(self._cell.latencies_s[contender])]:
             server = self.corpus.server(way)
             latencies_s += server.serve(self._virtual(asks))
             worked_s.update(server.worked_s())
-        return latencies_s, dict(worked_s)
+            cycles += server.cycles
+        return ServedBlocks(latencies_s, dict(worked_s), cycles)
 
     def scale(self, what: str, factor: float) -> None:
         """Multiply the costs of the `llm`, of the `embedding` or of the `lists`."""

@@ -61,12 +61,12 @@ class Asked:
     restart_s: float = 5.0
 
 
-def predicted(path: Path, router_s: float, asked: Asked) -> dict[str, object]:
+def predicted(path: Path, router_s: float | None, asked: Asked) -> dict[str, object]:
     """Calibrate a cell by a run, predict the run's latencies, and those of what is asked.
 
     Args:
         path: a result of `heddle bench workflows`.
-        router_s: what a cycle of the runtime costs [s].
+        router_s: what a cycle of the runtime takes [s]; None = as its process computed in the run.
         asked: what is predicted beside the run.
 
     Returns: settings, a row for each corpus, the headline.
@@ -85,8 +85,9 @@ def predicted(path: Path, router_s: float, asked: Asked) -> dict[str, object]:
     rows: list[dict[str, object]] = []
     errors = []
     for name, cell in Calibration.of(run).items():
-        cell.corpus.machine = replace(cell.corpus.machine, router_s=router_s)
         cell.find_work(OWN, way)
+        if router_s is not None:
+            cell.cycles_take(router_s)
         one = Prediction(name, quantiles(cell.real_s(OWN)), quantiles(cell.virtual_s(OWN, way)))
         errors.append(one.errors)
         asks = _asks(cell.corpus, asked)
@@ -101,7 +102,15 @@ def predicted(path: Path, router_s: float, asked: Asked) -> dict[str, object]:
             flush=True,
         )
         lost = _with_losses(cell.corpus, way, asks, asked) if asked.losses else None
-        rows.append({**asdict(one), "errors": one.errors, "asked_s": other, "with_losses": lost})
+        rows.append(
+            {
+                **asdict(one),
+                "errors": one.errors,
+                "router_s": cell.corpus.machine.router_s,
+                "asked_s": other,
+                "with_losses": lost,
+            }
+        )
     p50, p95 = (max(abs(error) for error in found) for found in zip(*errors, strict=True))
     return {
         "settings": {"calibration": path.name, "router_s": router_s, "asked": asdict(asked)},

@@ -120,6 +120,11 @@ class VirtualServer:
         """Answer asks, `in_flight` at a time; return when each ended [s]. Arrivals don't count."""
         return [one.ended_s for one in self._clocked.serve_in_turn(asks, in_flight)]
 
+    @property
+    def cycles(self) -> int:
+        """How many cycles the runtime has had."""
+        return self._clocked.cycles
+
     def worked_s(self) -> dict[str, float]:
         """Return how long each engine's steps took in all [s]."""
         return {port.name: port.worked_s for port in self.ports}

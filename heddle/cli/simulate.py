@@ -119,9 +119,8 @@ def add_arguments(parser: CommandParser) -> None:
     cell(
         "--router-s",
         type=float,
-        default=1e-4,
         metavar="S",
-        help="what a cycle of the runtime costs; default: 0.0001",
+        help="what a cycle of the runtime takes; default: what its process computed in the run",
     )
     cell(
         "--arrivals",
@@ -199,7 +198,8 @@ def _cell(options: argparse.Namespace) -> int:
     if options.calibrate is None:
         raise InputError("simulate cell needs --calibrate RUN.json, of `heddle bench workflows`")
     for name in ("router_s", "load", "requests"):
-        if not getattr(options, name) > 0:
+        value = getattr(options, name)
+        if value is not None and not value > 0:
             raise InputError(f"--{name.replace('_', '-')}: need more than 0")
     if options.losses < 0 or options.restart_s < 0:
         raise InputError("--losses and --restart-s: need at least 0")

@@ -45,6 +45,7 @@ def real(tmp_path):
             "number": 0,
             "latencies_s": [0.5, 1.0],
             "worked_s": WORKED_S,
+            "driver_s": 0.25,
         }
         for corpus in SHARES
         for contender in WAYS
@@ -67,8 +68,19 @@ def test_engines_work_as_long_as_they_did(real) -> None:
     run = RealRun.read(real, RECORD)
     found = Calibration("light", run)
     found.find_work(OWN, WAYS[OWN])
-    _, worked_s = found.served(OWN, WAYS[OWN])
-    assert worked_s == pytest.approx(WORKED_S, rel=0.1)
+    blocks = found.served(OWN, WAYS[OWN])
+    assert blocks.worked_s == pytest.approx(WORKED_S, rel=0.1)
+    assert blocks.cycles * found.corpus.machine.router_s == pytest.approx(0.25, rel=0.1)
+
+
+def test_a_run_without_the_work_of_its_blocks_predicts_nothing(real) -> None:
+    run = json.loads(real.read_text())
+    for row in run["rows"]:
+        del row["driver_s"]
+    real.write_text(json.dumps(run))
+    found = Calibration("light", RealRun.read(real, RECORD))
+    with pytest.raises(InputError, match="has no worked_s or driver_s of heddle"):
+        found.find_work(OWN, WAYS[OWN])
 
 
 def test_each_contender_is_checked_on_the_real_arrivals(real) -> None:
