@@ -57,9 +57,9 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Asked
 from heddle.core.tasks import Optimizations
 from heddle.engines.llm.attention.choice import TORCH
-from heddle.engines.llm.attention.compiled_kernel import has_amx
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
+from heddle.kernels.compiled_kernel import has_amx
 
 CHUNK_TOKENS: Final = 256
 PREFIX_TOKENS: Final = 32

@@ -34,7 +34,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from heddle.core.errors import InputError
 from heddle.engines.llm.attention import triton_rows
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON, choose_attention
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import AttentionContext, attend
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
@@ -44,6 +43,7 @@ from heddle.engines.llm.attention.tiles import Tiling
 from heddle.engines.llm.attention.torch_prompts import query_blocks
 from heddle.engines.llm.attention.triton_rows import LARGE
 from heddle.engines.llm.step_batch import BatchRow
+from heddle.kernels.compiled_kernel import find_row_kernel
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, SlotRun
 

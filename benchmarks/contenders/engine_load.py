@@ -19,10 +19,10 @@ from heddle.core.kv_reuse import FULL_ATTENTION
 from heddle.core.payloads import Segment
 from heddle.core.results import Prefilled
 from heddle.core.tasks import Optimizations
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.build import LlmSettings, build_engine, dtype_of
 from heddle.engines.llm.constrained import llguidance_grammars
 from heddle.engines.llm.quantized import quantized_model
+from heddle.kernels.compiled_kernel import find_row_kernel
 
 KV_BYTES: Final = 64 << 20
 PROMPT: Final = 512

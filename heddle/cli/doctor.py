@@ -44,7 +44,6 @@ from heddle.corpus.records import CorpusStats, EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.embedding.build import ModelFacts, default_model_dir, model_facts
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, choose_attention
-from heddle.engines.llm.attention.kernel_library import c_compiler
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.chosen_computing import candidates_of, kept_choice
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
@@ -54,6 +53,7 @@ from heddle.engines.vector.graph.graph_header import read_header
 from heddle.hosts.devices import detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine
 from heddle.hosts.tested_systems import SystemFacts, untested
+from heddle.kernels.kernel_library import c_compiler
 
 FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
 # Either has the embedder; the first is what Heddle requires.

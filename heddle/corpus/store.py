@@ -131,13 +131,9 @@ class CorpusStore:
         """Grows by one with every committed change to what a search sees; 0 when new."""
         return self._database.revision()
 
-    def ask_revision(self) -> bool:
-        """Ask for `revision`, and don't wait; False = that would gain nothing, read it later."""
+    def ask_revision(self) -> Callable[[], int] | None:
+        """Ask for `revision`, and don't wait; return what does; None = reading it is as quick."""
         return self._database.ask_revision()
-
-    def asked_revision(self) -> int:
-        """Return `revision` as it was when it was asked for, or a newer one."""
-        return self._database.asked_revision()
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change`, from another thread, soon after other processes have committed.

@@ -60,7 +60,7 @@ class StepReport:
         self.tell(Cancelled(task_id))
 
     def forget(self, task_ids: Container[int]) -> None:
-        """Take back what was told of these tasks and no frame has yet."""
+        """Drop the events of these tasks that no frame has yet."""
         self._events = [event for event in self._events if event.task_id not in task_ids]
 
     def begin(self) -> None:

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heddle.encoder.embedding_table import EmbeddingTable
+from heddle.encoder.row_attention import Attend, attention_over
 
 PACKED_FOR_ROWS: Final = 512
 
@@ -86,13 +87,10 @@ class BertLayer(NamedTuple):
     inner: Linear
     output: Linear
     output_norm: Norm
-    n_heads: int
 
-    def __call__(
-        self, hidden: Tensor, lengths: Sequence[int], wanted: Tensor | None = None
-    ) -> Tensor:
+    def __call__(self, hidden: Tensor, attend: Attend, wanted: Tensor | None = None) -> Tensor:
         """Return the next layer's input, of all tokens or of those that are wanted [n, d]."""
-        attended = attention(self.projection(hidden), lengths, self.n_heads)
+        attended = attend(self.projection(hidden))
         if wanted is not None:
             attended, hidden = attended[wanted], hidden[wanted]
         hidden = self.attention_norm(self.attention_output.plus(attended, hidden))
@@ -124,10 +122,11 @@ class PackedBert:
     def __call__(self, rows: PackedRows, wanted: Tensor | None = None) -> Tensor:
         """Return the last layer's states [n, d]: of all tokens, or of those at `wanted` [n]."""
         hidden = self.table.embed(rows.ids, rows.types, rows.positions, self._shape.epsilon)
+        attend = attention_over(rows.lengths, self._shape.n_heads, hidden, hidden.shape[1])
         *lower, last = self._layers
         for layer in lower:
-            hidden = layer(hidden, rows.lengths)
-        return last(hidden, rows.lengths, wanted)
+            hidden = layer(hidden, attend)
+        return last(hidden, attend, wanted)
 
 
 def can_pack(weight: Tensor) -> bool:
@@ -140,37 +139,6 @@ def can_pack(weight: Tensor) -> bool:
     if weight.dtype is torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return weight.dtype is torch.float32
-
-
-def attention(projected: Tensor, lengths: Sequence[int], n_heads: int) -> Tensor:
-    """Return what each token attends to in its own row [n, d].
-
-    Shapes: projected [n, 3 d]: queries, keys and values side by side.
-    """
-    if projected.device.type != "cpu":
-        return padded_attention(projected, lengths, n_heads)
-    width = projected.shape[1] // 3
-    out = projected.new_empty(projected.shape[0], width)
-    parts, targets = torch.split(projected, list(lengths)), torch.split(out, list(lengths))
-    for part, target in zip(parts, targets, strict=True):
-        query, key, value = part.view(len(part), 3, n_heads, -1).permute(1, 2, 0, 3)
-        attended = F.scaled_dot_product_attention(query[None], key[None], value[None])[0]
-        target.view(len(part), n_heads, -1).copy_(attended.transpose(0, 1))
-    return out
-
-
-def padded_attention(projected: Tensor, lengths: Sequence[int], n_heads: int) -> Tensor:
-    """Return the same as `attention`, all rows at once: for devices that wait for each call."""
-    counts = torch.tensor(lengths, device=projected.device)
-    longest = max(lengths)
-    is_token = torch.arange(longest, device=projected.device) < counts[:, None]
-    padded = projected.new_zeros(len(lengths), longest, projected.shape[1])
-    padded[is_token] = projected
-    query, key, value = padded.view(len(lengths), longest, 3, n_heads, -1).permute(2, 0, 3, 1, 4)
-    attended = F.scaled_dot_product_attention(
-        query, key, value, attn_mask=is_token[:, None, None, :]
-    )
-    return attended.transpose(1, 2).flatten(2)[is_token]
 
 
 def _layer(weights: Mapping[str, Tensor], prefix: str, shape: BertShape) -> BertLayer:
@@ -193,5 +161,4 @@ def _layer(weights: Mapping[str, Tensor], prefix: str, shape: BertShape) -> Bert
         inner=linear("intermediate.dense"),
         output=linear("output.dense"),
         output_norm=norm("output"),
-        n_heads=shape.n_heads,
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from heddle.core.instruction_sets import KERNEL, check_words, held
 
-KERNEL_MODULE: Final = "heddle.engines.llm.attention.compiled_kernel"
+KERNEL_MODULE: Final = "heddle.kernels.compiled_kernel"
 OPENBLAS_NAMES: Final = (
     "openblas_get_corename",
     "scipy_openblas_get_corename",

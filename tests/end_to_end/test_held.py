@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(
 )
 PROGRAM = """
 import json, faiss, numba, numpy, torch
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel, has_amx
+from heddle.kernels.compiled_kernel import find_row_kernel, has_amx
 from heddle.engines.llm.model.packed_linear import PackedLinear
 from heddle.encoder.device import cpu_has_amx
 from heddle.hosts.library_words import check_libraries, library_words

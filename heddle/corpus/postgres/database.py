@@ -160,14 +160,10 @@ class PostgresDatabase:
         """Return how many changes a search could see have been committed."""
         return self._reader.revision()
 
-    def ask_revision(self) -> bool:
-        """Ask for the revision ahead; return True: the answer takes a round trip."""
+    def ask_revision(self) -> Callable[[], int]:
+        """Ask for the revision, and don't wait; return what waits for the answer."""
         self._reader.ask()
-        return True
-
-    def asked_revision(self) -> int:
-        """Return the revision as it was when it was asked for, or a newer one."""
-        return self._reader.asked()
+        return self._reader.asked
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change`, from another thread, soon after other processes have committed."""

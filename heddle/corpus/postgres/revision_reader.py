@@ -83,7 +83,7 @@ class RevisionReader:
         if self._connection is None:
             self._connection = self._prepared()
         try:
-            self._take()  # an answer that nobody wanted any more
+            self._take()  # an answer that no caller waits for any more
             self._connection.pgconn.send_query_prepared(_NAME, None)
         except psycopg.Error:
             self._drop()

@@ -117,12 +117,12 @@ class Database(Protocol):
         """Return how many changes a search could see have been committed; each search asks."""
         ...
 
-    def ask_revision(self) -> bool:
-        """Ask for the revision, and don't wait; False = that would gain nothing, ask later."""
-        ...
+    def ask_revision(self) -> Callable[[], int] | None:
+        """Ask for the revision, and don't wait.
 
-    def asked_revision(self) -> int:
-        """Return the revision as it was when it was asked for, or a newer one."""
+        Returns: what waits for the answer, which is not older than the question; None = asking
+            ahead would gain nothing, and nothing was asked.
+        """
         ...
 
     def subscribe(self, on_change: Callable[[], None]) -> None:

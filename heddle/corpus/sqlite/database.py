@@ -162,13 +162,8 @@ class Database:
         with self.read() as connection:
             return meta_table.revision(connection)
 
-    def ask_revision(self) -> bool:
-        """Return False: reading it takes microseconds."""
-        return False
-
-    def asked_revision(self) -> int:
-        """Return the revision: there is nothing to ask ahead."""
-        return self.revision()
+    def ask_revision(self) -> None:
+        """Return None: reading it takes microseconds."""
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Do nothing: SQLite sends no notices, and asking for the revision takes microseconds."""

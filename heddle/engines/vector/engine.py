@@ -30,7 +30,7 @@ class SearchEngine(Generic[S]):
     advances those in flight, stores an ingestion, and runs a sample again where nothing waits.
     A search sees all that was committed to the corpus before it came, by any process. Where asking
     for the newest revision takes a round trip, searches go ahead meanwhile on the index as it is;
-    if it turns out to be older, they begin anew before anything of them is told.
+    if it turns out to be older, they begin anew, and nothing of them is reported before.
 
     Args:
         name: the lane's name.

@@ -6,7 +6,7 @@ import torch
 from benchmarks import sparse_attention
 from benchmarks.sparse_attention import RATIOS, TILINGS
 from heddle.core.errors import InputError
-from heddle.engines.llm.attention.compiled_kernel import FoundKernel, find_row_kernel
+from heddle.kernels.compiled_kernel import FoundKernel, find_row_kernel
 
 
 def rows_on(device):

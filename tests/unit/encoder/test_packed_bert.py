@@ -11,13 +11,7 @@ from transformers import BertConfig, BertModel
 
 from heddle.core.errors import ConfigError
 from heddle.encoder.embedding_table import NAMES, EmbeddingTable, SharedTables
-from heddle.encoder.packed_bert import (
-    BertShape,
-    PackedBert,
-    PackedRows,
-    attention,
-    padded_attention,
-)
+from heddle.encoder.packed_bert import BertShape, PackedBert, PackedRows
 
 pytestmark = pytest.mark.numerics
 CONFIG = BertConfig(
@@ -79,13 +73,6 @@ def test_bfloat16_is_close() -> None:
         half = packed(bert(), torch.bfloat16)(rows)
     assert half.dtype == torch.bfloat16
     assert torch.nn.functional.cosine_similarity(full, half.float()).min() > 0.99
-
-
-@given(st.lists(st.integers(1, 30), min_size=1, max_size=5))
-def test_padded_attention_equals_that_of_each_row(lengths: list[int]) -> None:
-    projected = torch.randn(sum(lengths), 3 * 16, generator=torch.Generator().manual_seed(1))
-    alone = attention(projected, lengths, 4)
-    torch.testing.assert_close(padded_attention(projected, lengths, 4), alone, atol=1e-5, rtol=1e-4)
 
 
 def test_a_missing_weight_is_named() -> None:

@@ -79,7 +79,7 @@ class Scene:
         self.ledger.wrong(f"a lane is missing after {RECOVER_S_MAX:g} s")
 
     def until_noticed(self, restarts: int) -> None:
-        """Wait until the server has noticed that a lane was lost after it had counted so many.
+        """Wait until the server has counted more restarts of lanes than these.
 
         Before, it says that the lane is ready, and the next fault would find no other.
         """

@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heddle.engines.llm.attention.compiled_kernel import LayerWork, RowKernel, RowWork
 from heddle.engines.llm.attention.key_rotation import PairRotation
 from heddle.engines.llm.step_batch import BatchRow
+from heddle.kernels.compiled_kernel import LayerWork, RowKernel, RowWork
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import slots_of
 

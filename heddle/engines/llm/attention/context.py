@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
-from heddle.engines.llm.attention.compiled_kernel import RowKernel
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import KeyRotation
@@ -16,6 +15,7 @@ from heddle.engines.llm.attention.torch_decodes import DecodeRows, attend_decode
 from heddle.engines.llm.attention.torch_prompts import KeyPart, QueryBlock, attend_blocks
 from heddle.engines.llm.attention.triton_rows import RaggedPlan, attend_ragged
 from heddle.engines.llm.step_batch import BatchRow, LastQueries, TokenScores, ValueDeviation
+from heddle.kernels.compiled_kernel import RowKernel
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import SlotRun
 

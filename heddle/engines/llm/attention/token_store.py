@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from heddle.engines.llm.attention.compiled_kernel import NewTokens, RowKernel
+from heddle.kernels.compiled_kernel import NewTokens, RowKernel
 from heddle.kv.page_store import PageStore
 
 TOKENS_ALONE_MAX: Final = 128  # fewer are written before a second thread starts

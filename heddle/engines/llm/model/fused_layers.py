@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import SiLUActivation
 
-from heddle.engines.llm.attention.compiled_kernel import RowKernel, has_amx
 from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
 from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
 from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
 from heddle.engines.llm.model.layer_steps import gate_states, norm_states
+from heddle.kernels.compiled_kernel import RowKernel, has_amx
 
 FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs

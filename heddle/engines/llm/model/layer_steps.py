@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from heddle.engines.llm.attention.compiled_kernel import Gates, Norms, RowKernel
+from heddle.kernels.compiled_kernel import Gates, Norms, RowKernel
 
 TOKENS_ALONE_MAX: Final = 64  # fewer are computed before a second thread starts
 

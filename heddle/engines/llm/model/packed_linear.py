@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heddle.engines.llm.attention.compiled_kernel import (
+from heddle.engines.llm.model.huge_pages import move_to_huge_pages
+from heddle.kernels.compiled_kernel import (
     Product,
     RowKernel,
     find_row_kernel,
     has_amx,
 )
-from heddle.engines.llm.model.huge_pages import move_to_huge_pages
 
 PACKED_ROWS_MAX: Final = 96  # beyond it the plain product is as fast
 # Of all layouts that oneDNN makes, the best one for 2 to 32 rows, and as good as any for 64.

@@ -11,14 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON
-from heddle.engines.llm.attention.compiled_kernel import (
-    FEW_HEADS,
-    HEAD_DIM_MAX,
-    TILE_QUERIES,
-    VECTOR_MAX,
-    FoundKernel,
-    find_row_kernel,
-)
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import (
     ATTENTION_NAME,
@@ -47,6 +39,14 @@ from heddle.engines.llm.step_batch import (
     StepBatch,
     StepResult,
     ValueDeviation,
+)
+from heddle.kernels.compiled_kernel import (
+    FEW_HEADS,
+    HEAD_DIM_MAX,
+    TILE_QUERIES,
+    VECTOR_MAX,
+    FoundKernel,
+    find_row_kernel,
 )
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_record import ChunkRecord

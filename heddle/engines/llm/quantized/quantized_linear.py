@@ -5,12 +5,12 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from heddle.engines.llm.attention.quantized_kernel import (
+from heddle.engines.llm.quantized.panels import SIDE_BY_SIDE, Panels
+from heddle.kernels.quantized_kernel import (
     QuantizedKernel,
     QuantizedProduct,
     Unpacking,
 )
-from heddle.engines.llm.quantized.panels import SIDE_BY_SIDE, Panels
 
 WHOLE_ROWS_MAX: Final = 16  # that are multiplied by whole numbers: QUANTIZED_ROWS of `quantized.h`
 # Weights that become float32 at once: they and their products stay in the second cache.

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from transformers import AutoModelForCausalLM
 
 from heddle.core.errors import ConfigError
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
-from heddle.engines.llm.attention.quantized_kernel import QuantizedKernel
 from heddle.engines.llm.model.fused_layers import can_fuse, fuse_layers
 from heddle.engines.llm.quantized.panels import Panels
 from heddle.engines.llm.quantized.quantized_file import (
@@ -21,6 +19,8 @@ from heddle.engines.llm.quantized.quantized_file import (
     quantized_weights,
 )
 from heddle.engines.llm.quantized.quantized_linear import QuantizedEmbedding, QuantizedLinear
+from heddle.kernels.compiled_kernel import find_row_kernel
+from heddle.kernels.quantized_kernel import QuantizedKernel
 
 
 def load_quantized(

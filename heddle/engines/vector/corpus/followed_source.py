@@ -37,6 +37,7 @@ class FollowedSource(ABC, Generic[L]):
         self._staleness = Staleness() if staleness is None else staleness
         self.words = WordSearches(source)
         self.has_news = False
+        self._asked: Callable[[], int] | None = None
         self._embedder = EmbedderGuard(source)
 
     @property
@@ -75,16 +76,19 @@ class FollowedSource(ABC, Generic[L]):
         self.has_news = False
         self._staleness.begin()
         try:
-            return self._source.ask_revision()
+            self._asked = self._source.ask_revision()
         except Unreachable:
-            return False
+            self._asked = None
+        return self._asked is not None
 
     def asked_newest(self) -> int:
         """Return the newest revision that was committed when `ask_newest` was called.
 
         Raises: Unreachable: the corpus has been away for too long.
         """
-        return self._seen(self._source.asked_revision)
+        asked, self._asked = self._asked, None
+        assert asked is not None, "nothing was asked"
+        return self._seen(asked)
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
         """Commit vectors to the corpus; return its revision, which the index will follow."""

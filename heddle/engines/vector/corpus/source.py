@@ -44,13 +44,9 @@ class VectorSource(Protocol):
         """The newest committed revision."""
         ...
 
-    def ask_revision(self) -> bool:
-        """Ask for `revision`, and don't wait; False = that would gain nothing, read it later."""
-        return False
-
-    def asked_revision(self) -> int:
-        """Return `revision` as it was when it was asked for, or a newer one."""
-        return self.revision
+    def ask_revision(self) -> Callable[[], int] | None:
+        """Ask for `revision`, and don't wait; return what does; None = reading it is as quick."""
+        return None
 
     @property
     def vector_count(self) -> int:

@@ -50,13 +50,9 @@ class ShardSource:
         """The corpus's newest revision: one that changes other parts counts as well."""
         return self._source.revision
 
-    def ask_revision(self) -> bool:
-        """Ask the corpus for its newest revision, and don't wait; False = nothing was asked."""
+    def ask_revision(self) -> Callable[[], int] | None:
+        """Ask the corpus for its newest revision, and don't wait; return what does, if anything."""
         return self._source.ask_revision()
-
-    def asked_revision(self) -> int:
-        """Return the corpus's revision as it was when it was asked for, or a newer one."""
-        return self._source.asked_revision()
 
     @property
     def vector_count(self) -> int:

@@ -59,7 +59,7 @@ class MemorySource:
         return len(self.rows)
 
     def ask_revision(self):
-        return False
+        return None
 
     @property
     def dims(self):

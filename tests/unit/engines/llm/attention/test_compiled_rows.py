@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import PairRotation
 from heddle.engines.llm.step_batch import BatchRow
+from heddle.kernels.compiled_kernel import find_row_kernel
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, runs_of
 

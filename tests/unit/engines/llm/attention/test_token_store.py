@@ -5,9 +5,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.attention.key_rotation import PairRotation, rotated
 from heddle.engines.llm.attention.token_store import TOKENS_ALONE_MAX, store_tokens
+from heddle.kernels.compiled_kernel import find_row_kernel
 from heddle.kv.page_store import KvShape, PageStore
 
 SLOTS = 400

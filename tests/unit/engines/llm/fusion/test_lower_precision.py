@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.model.fused_layers import can_fuse, fuse_layers
 from heddle.engines.llm.model.packed_linear import pack_linears
+from heddle.kernels.compiled_kernel import find_row_kernel
 from heddle.kv.kv_encoding import KvEncoding
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.stored_chunks import chunks_stored

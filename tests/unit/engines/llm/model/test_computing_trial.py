@@ -3,9 +3,9 @@
 import pytest
 
 from heddle.engines.llm.attention.choice import COMPILED, TORCH
-from heddle.engines.llm.attention.compiled_kernel import has_amx
 from heddle.engines.llm.chosen_computing import Candidate, Choice
 from heddle.engines.llm.model.computing_trial import choose_computing
+from heddle.kernels.compiled_kernel import has_amx
 from tests.helpers.tiny_models import FAMILIES, tiny_model
 
 

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.engines.llm.attention.compiled_kernel import has_amx
 from heddle.engines.llm.model.fused_layers import (
     FUSED_TYPES,
     FusedAttention,
@@ -15,6 +14,7 @@ from heddle.engines.llm.model.fused_layers import (
 from heddle.engines.llm.model.packed_linear import pack_linears
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.reuse.gate import keys_can_be_rotated
+from heddle.kernels.compiled_kernel import has_amx
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.fusion_oracle import FusionOracle
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model

@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heddle.engines.llm.attention.compiled_kernel import find_row_kernel
 from heddle.engines.llm.model.layer_steps import TOKENS_ALONE_MAX, gate_states, norm_states
+from heddle.kernels.compiled_kernel import find_row_kernel
 
 TOLERANCES = {
     torch.float32: {"rtol": 1e-5, "atol": 1e-6},

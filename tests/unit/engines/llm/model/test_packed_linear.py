@@ -5,7 +5,6 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from heddle.engines.llm.attention.compiled_kernel import RowKernel, find_row_kernel, has_amx
 from heddle.engines.llm.model import packed_linear
 from heddle.engines.llm.model.packed_linear import (
     FEW_ROWS_MAX,
@@ -15,6 +14,7 @@ from heddle.engines.llm.model.packed_linear import (
     can_pack,
     pack_linears,
 )
+from heddle.kernels.compiled_kernel import RowKernel, find_row_kernel, has_amx
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
 
 CPU = torch.device("cpu")

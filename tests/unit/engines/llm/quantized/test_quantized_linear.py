@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from heddle.engines.llm.attention import compiled_kernel
 from heddle.engines.llm.model.grid import GROUP, round_to_grid
 from heddle.engines.llm.quantized.panels import Panels
 from heddle.engines.llm.quantized.quantized_linear import (
@@ -15,6 +14,7 @@ from heddle.engines.llm.quantized.quantized_linear import (
     QuantizedEmbedding,
     QuantizedLinear,
 )
+from heddle.kernels import compiled_kernel
 
 CODE_MOST = 127 * 128
 OWN = ()

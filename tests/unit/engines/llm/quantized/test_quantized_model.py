@@ -16,7 +16,6 @@ from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segmen
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated
 from heddle.core.tasks import Identity, Task
-from heddle.engines.llm.attention.compiled_kernel import FoundKernel, find_row_kernel, has_amx
 from heddle.engines.llm.build import LlmSettings, build_engine
 from heddle.engines.llm.model import gate
 from heddle.engines.llm.model.grid import Grid, round_to_grid
@@ -30,6 +29,7 @@ from heddle.engines.llm.quantized.quantized_file import (
 )
 from heddle.engines.llm.quantized.quantized_linear import QuantizedLinear
 from heddle.engines.llm.quantized.quantized_model import load_quantized
+from heddle.kernels.compiled_kernel import FoundKernel, find_row_kernel, has_amx
 from tests.helpers.tiny_models import FAMILIES, VOCABULARY, prompt, tiny_model
 
 CPU = torch.device("cpu")

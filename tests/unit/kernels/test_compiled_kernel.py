@@ -11,20 +11,20 @@ import torch
 
 from heddle.core.errors import ConfigError
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
-from heddle.engines.llm.attention import compiled_kernel, kernel_library
 from heddle.engines.llm.attention.choice import COMPILED, TORCH
-from heddle.engines.llm.attention.compiled_kernel import (
-    TILE_QUERIES,
-    FoundKernel,
-    RowKernel,
-    find_row_kernel,
-)
-from heddle.engines.llm.attention.kernel_library import c_compiler
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.model import worker
 from heddle.engines.llm.model.fused_layers import fuse_layers
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.kernels import compiled_kernel, kernel_library
+from heddle.kernels.compiled_kernel import (
+    TILE_QUERIES,
+    FoundKernel,
+    RowKernel,
+    find_row_kernel,
+)
+from heddle.kernels.kernel_library import c_compiler
 from heddle.kv.rows import SlotRun
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.three_chunks import CHUNKS, PREFIX, QUESTION, TOLERANCE, rel_diff

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from heddle.core.instruction_sets import KERNEL, check_words, compiler_options, is_withheld
-from heddle.engines.llm.attention.kernel_library import load_library
-from heddle.engines.llm.attention.quantized_kernel import QuantizedKernel, Team
+from heddle.kernels.kernel_library import load_library
+from heddle.kernels.quantized_kernel import QuantizedKernel, Team
 
 SOURCE: Final = Path(__file__).with_name("compiled_kernel.c")
 HEAD_DIM_MAX: Final = 256
