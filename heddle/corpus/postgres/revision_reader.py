@@ -107,8 +107,9 @@ class RevisionReader:
         found = None
         while True:
             while libpq.is_busy():
-                is_readable(libpq.socket, wait_s=None)
-                libpq.consume_input()
+                libpq.consume_input()  # mostly the answer has come meanwhile
+                if libpq.is_busy():
+                    is_readable(libpq.socket, wait_s=None)
             result = libpq.get_result()
             if result is None:
                 return found
