@@ -12,7 +12,7 @@ import pytest
 from benchmarks.support.inline_engines import inline_engines
 from heddle.cli.main import main
 from heddle.corpus.store import CorpusStore
-from heddle.workflow.presets import ANSWER_TOKENS
+from heddle.workflow.presets import ANSWER_TOKENS, QUOTE_TOPK
 from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import DOCUMENTS, index_documents, write_documents
 
@@ -121,7 +121,7 @@ def test_serve_answers_from_what_is_indexed_meanwhile(
 
     def found(question: str) -> list[str]:
         answer = httpx.post(f"{url}/v1/ask", json={"question": question}, timeout=60).json()
-        assert len(answer["passages"]) == 5
+        assert len(answer["passages"]) == QUOTE_TOPK
         return [passage["text"] for passage in answer["passages"]]
 
     assert "keeper is Clara" in found(QUESTION)[0]

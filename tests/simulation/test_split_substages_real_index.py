@@ -70,6 +70,9 @@ class Corpus:
     def __init__(self, vectors: np.ndarray) -> None:
         self.rows = vectors
 
+    def ask_revision(self) -> None:
+        return None
+
     def vectors(self, after_revision: int = 0, batch_rows: int = 4096):
         if after_revision < 1:
             for first in range(0, COUNT, batch_rows):
