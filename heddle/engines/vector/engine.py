@@ -185,7 +185,8 @@ class SearchEngine(Generic[S]):
             refusal = self.method.refusal(payload)
             if refusal is None:
                 self._add(self.method.search_of(task, payload, command.report_every))
-                self._new[task_id] = command
+                if self._corpus is not None:
+                    self._new[task_id] = command
         elif isinstance(payload, IngestPayload) and self._corpus is not None:
             refusal = ingest_refusal(payload)
             if refusal is None:
@@ -259,9 +260,9 @@ class SearchEngine(Generic[S]):
         self._is_behind = False  # also where the next line fails: the next news tries again
         with self._tasks.failing(CANT_FOLLOW, self.method.held_up):
             if self._has_new_search or corpus.has_news:
+                self._new.clear()  # if the look fails, what waits fails and never begins anew
                 self._revision_wanted = corpus.newest_revision()
                 self._has_new_search = False
-                self._new.clear()
             is_covered = corpus.covers(self._revision_wanted)
             if is_covered or not self.method.may_follow:
                 return is_covered, 0

@@ -149,9 +149,17 @@ class FarCorpus(Corpus):
 
     def asked_newest(self):
         asked, self.asked = self.asked, None
-        if self.is_away:
-            raise Unreachable("nobody answers")
+        self.look()
         return asked
+
+    def newest_revision(self):
+        self.look()
+        return super().newest_revision()
+
+    def look(self):
+        if self.is_away:
+            self.has_news = False
+            raise Unreachable("no answer")
 
 
 @pytest.fixture
@@ -381,8 +389,18 @@ def test_searches_that_went_ahead_of_a_corpus_that_is_away_fail(ahead, far, tool
     ended = tools.terminals(tools.drain(ahead))
     assert isinstance(ended[1], Done)
     assert ended[2].is_away
-    assert "nobody answers" in ended[2].message
+    assert "no answer" in ended[2].message
     assert not ahead.has_work
+
+
+def test_a_search_that_failed_with_the_look_does_not_begin_anew_later(ahead, far, tools):
+    far.is_away, far.has_news = True, True
+    ahead.apply(tools.search(1, queries()))
+    first = tools.terminals(tools.drain(ahead))
+    assert first[1].is_away
+    far.is_away, far.revision = False, 1
+    ahead.apply(tools.search(2, queries()))
+    assert list(tools.terminals(tools.drain(ahead))) == [2]
 
 
 def test_behind_news_a_search_waits_for_the_index(ahead, far, tools):
