@@ -15,7 +15,7 @@ from heddle.encoder.row_attention import (
     padded_attention,
     torch_attention,
 )
-from heddle.kernels.compiled_kernel import FoundKernel, find_row_kernel
+from heddle.kernels.compiled_kernel import FoundKernel, find_row_kernel, has_amx
 
 pytestmark = pytest.mark.numerics
 HEADS = 4
@@ -30,10 +30,12 @@ def projected_of(lengths: list[int], dtype: torch.dtype, head_dim: int = 32) -> 
 
 
 def compiled(lengths: list[int], dtype: torch.dtype, head_dim: int = 32) -> CompiledAttention:
-    kernel = find_row_kernel(in_bfloat16=dtype is torch.bfloat16).kernel
-    if kernel is None:
-        pytest.skip(f"this machine has no kernel for {dtype}")
-    return CompiledAttention(kernel, lengths, HEADS, head_dim)
+    if dtype is torch.bfloat16 and not has_amx():
+        pytest.skip("this CPU has no AMX")
+    found = find_row_kernel(in_bfloat16=dtype is torch.bfloat16)
+    if found.kernel is None:
+        pytest.skip(f"no kernel here: {found.problem}")
+    return CompiledAttention(found.kernel, lengths, HEADS, head_dim)
 
 
 @settings(max_examples=25, deadline=None)
