@@ -73,9 +73,13 @@ class AdaptedLlama(nn.Module):
         directory: a Hugging Face directory of Llama's architecture with tied embeddings.
         layers: how many of the uppermost layers are adapted.
         rank: of each change.
+        seed: of the factors' first values.
+        device: that computes, such as `cpu` or `cuda`.
     """
 
-    def __init__(self, directory: Path, layers: int, rank: int, seed: int) -> None:
+    def __init__(
+        self, directory: Path, layers: int, rank: int, seed: int, device: str = "cpu"
+    ) -> None:
         super().__init__()
         torch.manual_seed(seed)
         self.form = Form.of(json.loads((directory / "config.json").read_text()))
@@ -88,21 +92,22 @@ class AdaptedLlama(nn.Module):
         # Those stay as they are stored, for the change is added to that.
         self.weights = {
             name: value if name in adapted else value.to(torch.bfloat16)
-            for name, value in load_file(directory / "model.safetensors").items()
+            for name, value in load_file(directory / "model.safetensors", device=device).items()
         }
         self.factors = nn.ModuleDict(
             {
                 name.removesuffix(".weight").replace(".", "/"): Factors(self.weights[name], rank)
                 for name in adapted
             }
-        )
+        ).to(device)  # first values are drawn on the CPU, the same for every device
+        self.device = torch.device(device)
         self._frozen = [self._layer(n) for n in range(self.first_adapted)]
 
     def answer_logits(self, samples: Sequence[Sample]) -> Tensor:
         """Return the logits that predict the samples' answer tokens, one sample after another."""
-        ids = torch.tensor([i for sample in samples for i in sample.ids])
+        ids = torch.tensor([i for sample in samples for i in sample.ids], device=self.device)
         lengths = [len(sample.ids) for sample in samples]
-        places = torch.cat([torch.arange(length) for length in lengths])
+        places = torch.cat([torch.arange(length) for length in lengths]).to(self.device)
         turn = _turn(places, self.form)
         hidden = self.weights["model.embed_tokens.weight"][ids]
         with torch.no_grad():
@@ -110,14 +115,14 @@ class AdaptedLlama(nn.Module):
                 hidden = layer(hidden, turn, lengths)
         for number in range(self.first_adapted, self.form.layers):
             hidden = self._layer(number)(hidden, turn, lengths)
-        asked = torch.tensor(list(_answer_places(samples))) - 1
+        asked = torch.tensor(list(_answer_places(samples)), device=self.device) - 1
         normed = _norm(hidden[asked], self.weights["model.norm.weight"], self.form.epsilon)
         return F.linear(normed, self.weights["model.embed_tokens.weight"]).float()
 
     def loss(self, samples: Sequence[Sample]) -> Tensor:
         """Return the mean over the samples of their answers' mean loss a token."""
         logits = self.answer_logits(samples)
-        losses = F.cross_entropy(logits, answer_ids(samples), reduction="none")
+        losses = F.cross_entropy(logits, answer_ids(samples).to(self.device), reduction="none")
         parts = torch.split(losses, [len(s.ids) - s.answer_start for s in samples])
         return torch.stack([part.mean() for part in parts]).mean()
 
@@ -206,7 +211,7 @@ def _norm(hidden: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 def _turn(places: Tensor, form: Form) -> tuple[Tensor, Tensor]:
     """Cosines and sines of RoPE; sines of the first half negated. Shapes: [tokens, head_dim]."""
-    half = torch.arange(0, form.head_dim, 2) / form.head_dim
+    half = torch.arange(0, form.head_dim, 2, device=places.device) / form.head_dim
     angles = places[:, None] * form.theta**-half
     cos, sin = angles.cos(), angles.sin()
     return (

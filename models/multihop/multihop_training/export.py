@@ -17,8 +17,8 @@ def export_adapter(model: AdaptedLlama, path: Path, notes: dict[str, str]) -> No
     for key, factors in model.factors.items():
         assert isinstance(factors, Factors)
         name = key.replace("/", ".")
-        tensors[f"{name}.down"] = factors.down.detach().to(torch.float16).contiguous()
-        tensors[f"{name}.up"] = (SCALE * factors.up.detach()).to(torch.float16).contiguous()
+        tensors[f"{name}.down"] = factors.down.detach().to("cpu", torch.float16).contiguous()
+        tensors[f"{name}.up"] = (SCALE * factors.up.detach()).to("cpu", torch.float16).contiguous()
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     save_file(tensors, partial, metadata=notes)

@@ -24,7 +24,7 @@ def dev_measures(
     for lesson in lessons:
         shown = sorted((*lesson.gold, *lesson.others), key=lambda passage: passage.key)
         sample = prompted(tokenizer, lesson, shown)
-        logits, wanted = model.answer_logits([sample]), answer_ids([sample])
+        logits, wanted = model.answer_logits([sample]), answer_ids([sample]).to(model.device)
         losses.append(float(F.cross_entropy(logits, wanted)))
         right.append(bool((logits.argmax(-1) == wanted).all()))
     return {"loss": sum(losses) / len(losses), "exact": sum(right) / len(right)}

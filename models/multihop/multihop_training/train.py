@@ -22,7 +22,8 @@ from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 
 from .adapted_llama import AdaptedLlama
 from .export import export_adapter
-from .lessons import counts, digest, load_lessons
+from .lesson_file import lessons_of
+from .lessons import counts, digest
 from .measures import dev_measures
 from .trainer import Plan, Trainer
 
@@ -38,11 +39,11 @@ class Leg:
         self.folder: Path = args.checkpoints
         self.folder.mkdir(parents=True, exist_ok=True)
         base = smollm2_directory()
-        lessons = load_lessons()
+        lessons = lessons_of(args.lessons)
         self._dev = lessons.dev
         self._tokenizer = PromptTokenizer.from_directory(base)
         plan = Plan(args.steps, args.step_tokens, args.learning_rate, args.seed)
-        model = AdaptedLlama(base, LAYERS, RANK, args.seed)
+        model = AdaptedLlama(base, LAYERS, RANK, args.seed, args.device)
         checkpoint = self.folder / "checkpoint.pt"
         self._trainer = Trainer(model, self._tokenizer, lessons.train, plan, checkpoint)
         self._best = self.folder / "best.json"
@@ -110,6 +111,8 @@ def main() -> None:
     add("--learning-rate", type=float, default=Plan.learning_rate)
     add("--seed", type=int, default=0)
     add("--evaluate-steps", type=int, default=100)
+    add("--device", default="cpu", help="where it computes: cpu, cuda")
+    add("--lessons", type=Path, help="file of the lessons; made where it is missing")
     args = parser.parse_args()
     os.nice(max(0, 19 - os.nice(0)))
     torch.set_num_threads(1)

@@ -111,7 +111,7 @@ class Trainer:
         os.replace(partial, self._checkpoint)
 
     def _load(self) -> None:
-        saved = torch.load(self._checkpoint, weights_only=True)
+        saved = torch.load(self._checkpoint, map_location=self.model.device, weights_only=True)
         self.model.load_state_dict(saved["model"])
         self.average.load(saved["average"])
         self._optimizer.load_state_dict(saved["optimizer"])
