@@ -2,7 +2,7 @@
 
     python -m tools.gpu_day                       what isn't whole yet, on the GPU
     python -m tools.gpu_day --budget 540          ends after nine minutes
-    python -m tools.gpu_day --only kernels        those whose names hold a word
+    python -m tools.gpu_day --only kernels        those whose names hold a word; may be repeated
     python -m tools.gpu_day --on interpret        all of it, small, on a CPU
     python -m tools.gpu_day --unpack FILE         results that a machine brought back in one file
 
@@ -53,11 +53,11 @@ def _run(options: argparse.Namespace, made: ExitStack) -> int:
     if options.unpack is not None:
         print(f"unpacked {', '.join(Results(folder).unpack(options.unpack))}")
         return 0
-    chosen = [part for part in PARTS if options.only in part.name]
+    wanted = options.only or [""]
+    chosen = [part for part in PARTS if any(word in part.name for word in wanted)]
     if not chosen:
-        raise InputError(
-            f"no part's name holds {options.only!r}: {', '.join(p.name for p in PARTS)}"
-        )
+        words = " or ".join(map(repr, wanted))
+        raise InputError(f"no part's name holds {words}: {', '.join(p.name for p in PARTS)}")
     if options.list:
         for part in PARTS:
             lacks = f"; not installed: {', '.join(part.missing)}" if part.missing else ""
@@ -114,7 +114,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tools.gpu_day", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--on", choices=(CUDA, INTERPRET), default=CUDA)
-    parser.add_argument("--only", default="", metavar="WORD", help="parts whose names hold this")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="WORD",
+        help="parts whose names hold this, or another such",
+    )
     parser.add_argument("--list", action="store_true", help="show the parts, and run none")
     parser.add_argument("--budget", type=_positive, metavar="SECONDS", help="when to end")
     parser.add_argument("--again", action="store_true", help="measure what is whole, too")

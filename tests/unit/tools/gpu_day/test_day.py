@@ -107,8 +107,9 @@ def test_a_file_of_no_results_is_refused(file, tmp_path, capsys):
 
 
 def test_an_unknown_part_is_refused_with_the_known_ones(capsys):
-    assert main(["--only", "no such part"]) == 2
-    assert "kernels" in capsys.readouterr().err
+    assert main(["--only", "no such part", "--only", "nor this"]) == 2
+    said = capsys.readouterr().err
+    assert "'no such part' or 'nor this': ceilings, kernels" in said
 
 
 def test_a_list_of_parts_runs_none(capsys):
