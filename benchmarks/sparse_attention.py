@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
-from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -32,7 +31,6 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heddle.core.errors import InputError
-from heddle.engines.llm.attention import triton_rows
 from heddle.engines.llm.attention.choice import COMPILED, TORCH, TRITON, choose_attention
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import AttentionContext, attend
@@ -40,8 +38,9 @@ from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import PairRotation
 from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
 from heddle.engines.llm.attention.tiles import Tiling
+from heddle.engines.llm.attention.tilings import Tilings, tilings_for
 from heddle.engines.llm.attention.torch_prompts import query_blocks
-from heddle.engines.llm.attention.triton_rows import LARGE
+from heddle.engines.llm.attention.triton_rows import gpu_of
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kernels.compiled_kernel import find_row_kernel
 from heddle.kv.page_store import KvShape, PageStore
@@ -52,7 +51,12 @@ HEADLINE_RATIO = 0.15
 RUN_TOKENS = 256
 DECODES = 16
 # Beside the engine's own, all of a size that an H100 can hold.
-TILINGS = (Tiling(128, 64, 8, 7), Tiling(128, 128, 8, 5), Tiling(64, 64, 4, 5))
+TILINGS = (
+    Tiling(128, 64, 8, 5),
+    Tiling(128, 64, 8, 7),
+    Tiling(128, 128, 8, 5),
+    Tiling(64, 64, 4, 5),
+)
 # Without the plain one, which would write all weights out.
 FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
 
@@ -210,10 +214,13 @@ class _Bench:
         places = np.sort(self.random.choice(shape.keys, count, replace=False))
         store, rows = self._rows([places])
         query, new = self._noise(shape.heads, count), self._noise(shape.kv_heads, count)
-        calls = {}
-        for tiling in (LARGE[shape.dtype.itemsize], *TILINGS):
-            with patch.dict(triton_rows.LARGE, {shape.dtype.itemsize: tiling}):
-                calls[str(tiling)] = self._attend(store, rows, query, new, new, TRITON)
+        own = tilings_for(gpu_of(self.device), shape.dtype.itemsize)
+        calls = {
+            str(tiling): self._attend(
+                store, rows, query, new, new, TRITON, replace(own, large=tiling)
+            )
+            for tiling in dict.fromkeys((own.large, *TILINGS))
+        }
         return [
             {"operator": tiling, "ms": round(1e3 * seconds, 4)}
             for tiling, seconds in self._seconds(calls).items()
@@ -263,6 +270,7 @@ class _Bench:
         key: Tensor,
         value: Tensor,
         way: str,
+        tilings: Tilings | None = None,
     ) -> Callable[[], Tensor]:
         """Return what the engine does in one layer of a step."""
         places = [row.key_table()[0][row.places] for row in rows]
@@ -273,7 +281,7 @@ class _Bench:
         still = PairRotation(SimpleNamespace(rotary_emb=angles))
         context = AttentionContext(store, slots, None, rows, blocks, still)
         if way == TRITON:
-            planner = RaggedPlanner(store, query.shape[0], still)
+            planner = RaggedPlanner(store, query.shape[0], still, tilings)
             context = replace(context, ragged=planner.plan(rows))
         elif way == COMPILED:
             kernel = find_row_kernel().kernel

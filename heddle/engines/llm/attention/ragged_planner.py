@@ -14,13 +14,8 @@ from torch import Tensor
 from heddle.engines.llm.attention.key_rotation import KeyRotation
 from heddle.engines.llm.attention.row_keys import ChunkKeys, RowKeys, row_keys
 from heddle.engines.llm.attention.tiles import Heads, Tiling, Work, large_work, small_work
-from heddle.engines.llm.attention.triton_rows import (
-    LARGE,
-    SMALL,
-    Launch,
-    QueryRotations,
-    RaggedPlan,
-)
+from heddle.engines.llm.attention.tilings import Tilings, tilings_for
+from heddle.engines.llm.attention.triton_rows import Launch, QueryRotations, RaggedPlan, gpu_of
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import Numbers, SharedKeys
@@ -33,12 +28,22 @@ class RaggedPlanner:
         store: where keys are.
         heads: of the queries.
         rotation: rotates the queries for keys that are stored elsewhere.
+        tilings: sizes of the tiles; None = the largest that fit the store's GPU.
+
+    Raises: ConfigError: no tiles fit that GPU.
     """
 
-    def __init__(self, store: PageStore, heads: int, rotation: KeyRotation) -> None:
+    def __init__(
+        self,
+        store: PageStore,
+        heads: int,
+        rotation: KeyRotation,
+        tilings: Tilings | None = None,
+    ) -> None:
         self._store, self._rotation = store, rotation
         self._head_count, self._heads = heads, Heads.of(heads, store.shape.kv_heads)
-        self._small, self._large = (sizes[store.shape.dtype.itemsize] for sizes in (SMALL, LARGE))
+        itemsize = store.shape.dtype.itemsize
+        self.tilings = tilings or tilings_for(gpu_of(store.device), itemsize)
         self._known: dict[tuple[SharedKeys, ...], ChunkKeys] = {}
         self._rotated: tuple[bytes, QueryRotations] | None = None
 
@@ -63,7 +68,7 @@ class RaggedPlanner:
 
     def _launches(self, keys: Sequence[RowKeys], distances: Numbers) -> list[Launch]:
         """Return the launches: rows of one small tile together, and all others."""
-        small, large, group = self._small, self._large, self._heads.group
+        small, large, group = self.tilings.small, self.tilings.large, self._heads.group
         few = [own for own in keys if own.row.queries * group <= small.lines]
         many = [own for own in keys if own.row.queries * group > small.lines]
         found = []

@@ -20,13 +20,10 @@ import torch
 from torch import Tensor
 
 from heddle.engines.llm.attention.tiles import Tiling
+from heddle.engines.llm.attention.tilings import Gpu
 from heddle.kv.page_store import PageStore
 
 HEAD_DIM_MAX: Final = 128  # larger heads don't fit into the shared memory with these tiles
-# By the bytes of a number. Decodes leave most of a tile empty; long rows need large tiles, which
-# read each key less often. In float32 there are no matrix units that are exact.
-SMALL: Final = {2: Tiling(16, 64, 4, 5), 4: Tiling(16, 32, 4, 5)}
-LARGE: Final = {2: Tiling(128, 64, 8, 5), 4: Tiling(64, 16, 8, 5)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +72,15 @@ class RaggedPlan:
     places: Tensor
     query_rotations: QueryRotations | None
     launches: tuple[Launch, ...]
+
+
+def gpu_of(device: torch.device) -> Gpu | None:
+    """Return what decides a GPU's tiles; None for a CPU, and where torch doesn't know it."""
+    if device.type != "cuda":
+        return None
+    properties = torch.cuda.get_device_properties(device)
+    shared_bytes: int | None = getattr(properties, "shared_memory_per_block_optin", None)
+    return None if shared_bytes is None else Gpu(shared_bytes, properties.major)
 
 
 def attend_ragged(

@@ -18,12 +18,7 @@ from torch import Tensor
 from heddle.engines.llm.attention import tiles
 from heddle.engines.llm.attention.context import AttentionContext
 from heddle.engines.llm.attention.row_keys import ITEM_FIELDS
-from heddle.engines.llm.attention.triton_rows import (
-    SMALL,
-    Launch,
-    QueryRotations,
-    RaggedPlan,
-)
+from heddle.engines.llm.attention.triton_rows import Launch, QueryRotations, RaggedPlan
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import SharedKeys, SlotRun
@@ -84,7 +79,9 @@ class StepInputs:
     plan: RaggedPlan
 
     @classmethod
-    def empty(cls, store: PageStore, heads: int, rows: int, context_max: int) -> "StepInputs":
+    def empty(
+        cls, store: PageStore, heads: int, tiling: tiles.Tiling, rows: int, context_max: int
+    ) -> "StepInputs":
         """Return room for this many rows of at most this context."""
         device, kv_heads = store.device, store.shape.kv_heads
         programs = math.ceil(tiles.PROGRAMS_PER_ROW / kv_heads)
@@ -95,7 +92,7 @@ class StepInputs:
             return torch.zeros(size, dtype=dtype, device=device)
 
         launch = Launch(
-            SMALL[store.shape.dtype.itemsize],
+            tiling,
             room(rows * parts, ITEM_FIELDS),
             room(rows * (parts + GROUPS_MAX), 4),
             room(rows, 4),
@@ -175,6 +172,7 @@ class RecordedDecodes:
         store: the KV pool.
         heads: of the queries.
         recorder: records.
+        tiling: of the plans' decodes.
         rows_max: most rows of a step.
         context_max: most tokens of a row.
     """
@@ -186,11 +184,12 @@ class RecordedDecodes:
         heads: int,
         recorder: Recorder,
         *,
+        tiling: tiles.Tiling,
         rows_max: int,
         context_max: int,
     ) -> None:
         self._compute, self._recorder = compute, recorder
-        self._inputs = StepInputs.empty(store, heads, rows_max, context_max)
+        self._inputs = StepInputs.empty(store, heads, tiling, rows_max, context_max)
         self._recordings: dict[tuple[int, bool], tuple[Outputs, Callable[[], None]]] = {}
 
     def record(self, batch: StepBatch, context: AttentionContext) -> None:

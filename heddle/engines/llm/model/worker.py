@@ -143,12 +143,14 @@ class TransformersWorker:
 
         Mutates: writes KV into the first slots of the pool, before any sequence owns them.
         """
+        assert self._planner is not None, "only steps of the Triton kernel are recorded"
         heads = self._core.config.num_attention_heads
         recorded = RecordedDecodes(
             self._decoded,
             self.store,
             heads,
             recorder,
+            tiling=self._planner.tilings.small,
             rows_max=rows_max,
             context_max=context_max,
         )

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from heddle.engines.llm.attention import tiles
 from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
-from heddle.engines.llm.attention.triton_rows import SMALL, attend_ragged
+from heddle.engines.llm.attention.tilings import Gpu, tilings_for
+from heddle.engines.llm.attention.triton_rows import attend_ragged
 from heddle.engines.llm.step_batch import BatchRow
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, runs_of
@@ -193,7 +194,7 @@ def test_one_query_and_one_key():
 def test_a_decode_over_many_keys_is_cut_into_parts():
     plan = check(Rows(pool()).add(700, 1).add(20, 1), heads=4)
     (launch,) = plan.launches
-    assert launch.tiling == SMALL[4]
+    assert launch.tiling == tilings_for(None, 4).small
     assert launch.parts == 3
     assert sorted(launch.items[:, 4].tolist()) == [-1, 0, 1, 2]
 
@@ -280,33 +281,56 @@ def test_a_plan_takes_every_key_that_a_query_sees_once_and_none_behind_a_tile(la
     assert len({*map(tuple, distances.values())}) == len(distances)
 
 
-COMPILE = """
+GPUS = {  # A100, A10, H100, B200; an L4, 8.9, is compiled for as an A10
+    80: Gpu(163 << 10, 8),
+    86: Gpu(99 << 10, 8),
+    90: Gpu(227 << 10, 9),
+    100: Gpu(227 << 10, 10),
+}
+COMPILE = (
+    f"""
+from heddle.engines.llm.attention.tilings import Gpu, tilings_for
+
+GPUS = {GPUS}
+"""
+    + """
 from heddle.engines.llm.attention import triton_kernel as kernel
-from heddle.engines.llm.attention.triton_rows import LARGE, SMALL
 from tests.helpers.triton_compiling import compiled
 
 INDICES = dict.fromkeys(("items", "slots", "places", "spans", "key_places", "partner"), "*i32")
 PARTS = {"part_out": "*fp32", "part_lse": "*fp32"}
 TYPES = {**INDICES, **PARTS, "own_part": "*fp32", "partner_part": "*fp32", "scale_log2": "fp32"}
+WIDE = TYPES | dict.fromkeys(("out", "query", "keys", "values"), "*fp32")
 
 def options(tiling):
     return {"num_warps": tiling.num_warps, "num_stages": tiling.num_stages,
             "BLOCK_M": tiling.lines}
 
-large, small = LARGE[2], SMALL[2]
-attend = compiled(kernel.attend_items, 90, TYPES, HEAD_DIM=128, BLOCK_D=128, GROUP=7,
-                  IS_ROTATED=False, BLOCK_N=large.keys, **options(large))
-compiled(kernel.attend_items, 80, TYPES, HEAD_DIM=80, BLOCK_D=128, GROUP=4, IS_ROTATED=True,
-         BLOCK_N=small.keys, **options(small))
+def attend(capability, tiling, types=TYPES, **sizes):
+    found = compiled(kernel.attend_items, capability, types, BLOCK_D=128, BLOCK_N=tiling.keys,
+                     **sizes, **options(tiling))
+    print(capability, found.metadata.shared, int("wgmma" in found.asm["ptx"]))
+
+for capability, gpu in GPUS.items():
+    large = tilings_for(gpu, 2).large
+    attend(capability, large, HEAD_DIM=128, GROUP=7, IS_ROTATED=capability == 86)
+attend(80, tilings_for(GPUS[80], 2).small, HEAD_DIM=80, GROUP=4, IS_ROTATED=True)
+attend(86, tilings_for(GPUS[86], 4).small, WIDE, HEAD_DIM=128, GROUP=4, IS_ROTATED=True)
 compiled(kernel.merge_parts, 90, {**PARTS, "merges": "*i32"}, HEAD_DIM=96, BLOCK_D=128, GROUP=1,
-         **options(large))
-print(attend.metadata.shared, "wgmma" in attend.asm["ptx"])
+         **options(tilings_for(GPUS[90], 2).large))
 """
+)
 
 
 @pytest.mark.slow
-def test_the_kernels_compile_for_gpus(tmp_path):
+def test_the_kernels_compile_for_gpus_and_fit_them(tmp_path):
     """The interpreter takes what the compiler refuses. No GPU is needed to compile for one."""
-    shared_bytes, has_wgmma = output_uninterpreted(COMPILE, tmp_path).split()
-    assert int(shared_bytes) <= 227 << 10  # of an H100
-    assert has_wgmma == "True"
+    lines = output_uninterpreted(COMPILE, tmp_path).splitlines()
+    found = [tuple(map(int, line.split())) for line in lines]
+    itemsizes = [2] * (len(GPUS) + 1) + [4]
+    for (capability, shared_bytes, _), itemsize in zip(found, itemsizes, strict=True):
+        gpu = GPUS[capability]
+        assert shared_bytes <= gpu.shared_bytes
+        if capability != 100:  # it has far more than the table's number
+            assert shared_bytes <= tilings_for(gpu, itemsize).shared_bytes
+    assert [capability for capability, _, has_wgmma in found if has_wgmma] == [90]
