@@ -258,7 +258,7 @@ def _attention(settings: LlmSettings, model: Any) -> str:  # noqa: ANN401
     from heddle.engines.llm.attention.triton_rows import HEAD_DIM_MAX
     from heddle.engines.llm.model.worker import kv_shape
 
-    attention = choose_attention(settings.attention, on_gpu=model.device.type == "cuda")
+    attention = attention_on(settings.attention, model.device, model.dtype)
     head_dim = kv_shape(model.config, model.dtype).head_dim
     if attention == TRITON and head_dim > HEAD_DIM_MAX:
         raise ConfigError(
@@ -266,6 +266,15 @@ def _attention(settings: LlmSettings, model: Any) -> str:  # noqa: ANN401
             f"{head_dim}; use attention torch"
         )
     return attention
+
+
+def attention_on(wanted: str, device: "torch.device", dtype: "torch.dtype") -> str:
+    """Return what is to compute attention there. Raises: ConfigError: it can't run."""
+    from heddle.engines.llm.attention.tilings import tiling_problem
+    from heddle.engines.llm.attention.triton_rows import gpu_of
+
+    problem = tiling_problem(gpu_of(device), dtype.itemsize)
+    return choose_attention(wanted, on_gpu=device.type == "cuda", gpu_problem=problem)
 
 
 def _with_reuse_tried(
@@ -418,14 +427,16 @@ def computing_of(settings: LlmSettings) -> Choice:
 
     if settings.threads:
         torch.set_num_threads(settings.threads)
-    on_gpu = _device(settings.device).type == "cuda"
+    device = _device(settings.device)
+    on_gpu = device.type == "cuda"
     if not on_gpu and settings.attention != TRITON:
         config = model_gate.load_config(settings.model_dir)
         return choose_computing(settings.model_dir, config, settings.dtype, settings.attention)
     dtype = settings.dtype
     if dtype == "auto":
         dtype = auto_dtype(has_fast_bfloat16=on_gpu)
-    return Choice(Candidate(dtype, choose_attention(settings.attention, on_gpu=on_gpu)))
+    attention = attention_on(settings.attention, device, _torch_dtype(dtype))
+    return Choice(Candidate(dtype, attention))
 
 
 def dtype_of(settings: LlmSettings) -> "torch.dtype":

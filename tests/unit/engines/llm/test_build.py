@@ -21,7 +21,8 @@ from heddle.core.frames import Done
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
-from heddle.engines.llm.build import LlmSettings, _with_device_pages, build_engine
+from heddle.engines.llm.attention import choice
+from heddle.engines.llm.build import LlmSettings, _with_device_pages, attention_on, build_engine
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.reuse import gate as reuse_gate
 from tests.helpers.tiny_models import VOCABULARY, prompt, tiny_model
@@ -126,6 +127,16 @@ def test_impossible_settings_are_refused(model_dir, changes, reason):
         pytest.skip("there is a CUDA device")
     with pytest.raises(ConfigError, match=reason):
         build_engine("llm", 1, settings(model_dir, **changes))
+
+
+@pytest.mark.parametrize(
+    ("kib", "major", "chosen"), [(227, 9, "triton"), (99, 8, "triton"), (64, 7, "torch")]
+)
+def test_auto_takes_the_kernel_on_gpus_with_enough_shared_memory(kib, major, chosen, monkeypatch):
+    gpu = SimpleNamespace(shared_memory_per_block_optin=kib << 10, major=major)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: gpu)
+    monkeypatch.setattr(choice, "find_spec", lambda name: object())
+    assert attention_on("auto", torch.device("cuda"), torch.bfloat16) == chosen
 
 
 @pytest.mark.parametrize(

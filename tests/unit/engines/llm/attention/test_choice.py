@@ -46,6 +46,20 @@ def test_a_gpu_without_triton_is_slower_and_says_so(machine, caplog):
     assert "pip install 'heddle[gpu]'" in caplog.text
 
 
+def test_auto_takes_torch_on_a_gpu_that_the_kernel_does_not_fit_and_says_so(machine, caplog):
+    machine(True)
+    with caplog.at_level(logging.INFO, logger="heddle"):
+        assert choose_attention("auto", on_gpu=True, gpu_problem="it is too small") == "torch"
+    (record,) = caplog.records
+    assert record.getMessage().endswith("slower: it is too small")
+
+
+def test_the_kernel_is_refused_on_a_gpu_that_it_does_not_fit(machine):
+    machine(True)
+    with pytest.raises(ConfigError, match="it is too small; use auto or torch"):
+        choose_attention("triton", on_gpu=True, gpu_problem="it is too small")
+
+
 @pytest.mark.parametrize(
     ("wanted", "on_gpu", "has_triton", "reason"),
     [
