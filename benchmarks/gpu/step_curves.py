@@ -22,11 +22,11 @@ from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.worker import TransformerWorker
 from heddle.engines.llm.attention.choice import TRITON
 from heddle.engines.llm.model.gpu_layers import fuse_on_gpu
-from heddle.engines.llm.model.recorded_decodes import CudaRecorder
 from heddle.engines.llm.model.worker import TransformersWorker, WorkerClock
 from heddle.engines.llm.prompt_chunk import measured_chunk
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.engines.llm.step_curve import StepPoint, prompt_chunk
+from heddle.kernels.cuda_recorder import CudaRecorder
 from heddle.kv.rows import SlotRun
 
 SEVEN_B = Shape("7B", 28, 3584, 28, 18944, kv_heads=4)

@@ -4,4 +4,6 @@
 lie anywhere, norms, gates, and products of few rows, in float32 and, with AMX, in bfloat16.
 `quantized_kernel` has the products with weights of 8 bits, and `kernel_library` compiles, keeps and
 loads a library.
+
+`cuda_recorder` launches what a GPU has run once before, kernels of any kind, at once.
 """

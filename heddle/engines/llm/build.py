@@ -215,7 +215,7 @@ def _with_recorded_decodes(
     spec: LlmSpec, worker: "TransformersWorker", device: "torch.device"
 ) -> LlmSpec:
     """Record the steps that decode; where the device can't, return the spec with a note why."""
-    from heddle.engines.llm.model.recorded_decodes import CudaRecorder
+    from heddle.kernels.cuda_recorder import CudaRecorder
 
     limits = spec.limits
     rows = min(limits.max_num_seqs, RECORDED_ROWS_MAX)

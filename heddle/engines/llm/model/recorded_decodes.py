@@ -9,7 +9,7 @@ tensors that stay, and programs that a step doesn't need have nothing to do.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from heddle.engines.llm.attention.context import AttentionContext
 from heddle.engines.llm.attention.row_keys import ITEM_FIELDS
 from heddle.engines.llm.attention.triton_rows import Launch, QueryRotations, RaggedPlan
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
+from heddle.kernels.cuda_recorder import Recorder
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import SharedKeys, SlotRun
 
@@ -30,40 +31,6 @@ DISTANCES_MAX: Final = 512  # between where keys are stored and where they are u
 Outputs = tuple[Tensor, Tensor]  # hidden [t, hidden], logits [t, vocabulary]
 Compute = Callable[[Tensor, Tensor, AttentionContext], Outputs]
 """Tokens [t], positions [t] and what the attention must know -> what follows each token."""
-
-
-class Recorder(Protocol):
-    """Records what a device does."""
-
-    def record(self, run: Callable[[], Outputs]) -> tuple[Outputs, Callable[[], None]]:
-        """Run it once; return its outputs, and what computes them anew where they lie."""
-        ...
-
-
-class CudaRecorder:
-    """Records into CUDA graphs, which share the memory of what lies between their kernels.
-
-    Args:
-        device: a GPU.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._pool = torch.cuda.graph_pool_handle()
-
-    def record(self, run: Callable[[], Outputs]) -> tuple[Outputs, Callable[[], None]]:
-        """Run it once, then once more into a graph, and replay that."""
-        side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
-        side.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(side):
-            run()  # libraries make their workspaces, Triton compiles
-        torch.cuda.current_stream(self._device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may pin memory meanwhile.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
-            outputs = run()
-        graph.replay()
-        return outputs, graph.replay
 
 
 @dataclass(frozen=True, slots=True, eq=False)

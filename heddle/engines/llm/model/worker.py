@@ -24,12 +24,7 @@ from heddle.engines.llm.attention.torch_decodes import decode_rows
 from heddle.engines.llm.attention.torch_prompts import QueryBlock, query_blocks
 from heddle.engines.llm.attention.triton_rows import RaggedPlan
 from heddle.engines.llm.model.fused_layers import FusedAttention
-from heddle.engines.llm.model.recorded_decodes import (
-    Outputs,
-    RecordedDecodes,
-    Recorder,
-    sample_decodes,
-)
+from heddle.engines.llm.model.recorded_decodes import Outputs, RecordedDecodes, sample_decodes
 from heddle.engines.llm.model.sampler import draw_tokens, probabilities_of
 from heddle.engines.llm.model.transfers import Transfers
 from heddle.engines.llm.step_batch import (
@@ -48,6 +43,7 @@ from heddle.kernels.compiled_kernel import (
     FoundKernel,
     find_row_kernel,
 )
+from heddle.kernels.cuda_recorder import Recorder
 from heddle.kv.chunk_entry import ChunkEntry
 from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.page_store import KvBlock, KvShape, PageStore
