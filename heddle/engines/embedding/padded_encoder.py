@@ -12,6 +12,27 @@ from heddle.encoder.embedding_table import SHARED_TABLES, EmbeddingTable
 from heddle.encoder.encoder_directory import EncoderDirectory
 
 
+def padded(
+    rows: Sequence[Sequence[int]], row_count: int, length: int, *, is_pinned: bool = False
+) -> Tensor:
+    """Return token ids, and a mask that is 1 where a row has one.
+
+    Args:
+        rows: token ids, at most `row_count` rows of at most `length`.
+        row_count: rows of the result.
+        length: tokens of each of them.
+        is_pinned: whether it lies in page-locked memory, which a GPU copies without waiting.
+
+    Shapes: result [2, row_count, length] int64 on the host; 0 where there is no token.
+    """
+    both = torch.zeros((2, row_count, length), dtype=torch.long, pin_memory=is_pinned)
+    ids, mask = both
+    for i, row in enumerate(rows):
+        ids[i, : len(row)] = torch.tensor(row)
+        mask[i, : len(row)] = 1
+    return both
+
+
 class PaddedEncoder:
     """The token states of a model of transformers.
 
@@ -38,6 +59,7 @@ class PaddedEncoder:
             local_files_only=True,
             trust_remote_code=False,
         )
+        model.config.use_cache = False  # each text is read once: no keys are kept for later tokens
         model = model.eval().to(device)
         return cls(model, device, SHARED_TABLES.share(directory.path, model))
 
@@ -51,12 +73,10 @@ class PaddedEncoder:
 
         Shapes: states [n, l, d] float32; mask [n, l] int64; l is the longest row's length.
         """
-        lengths = [len(row) for row in rows]
-        ids = torch.zeros((len(rows), max(lengths)), dtype=torch.long)
-        mask = torch.zeros_like(ids)
-        for i, row in enumerate(rows):
-            ids[i, : lengths[i]] = torch.tensor(row)
-            mask[i, : lengths[i]] = 1
-        ids, mask = ids.to(self._device), mask.to(self._device)
+        ids, mask = padded(rows, len(rows), max(map(len, rows))).to(self._device)
+        return self.compute(ids, mask).float(), mask
+
+    def compute(self, ids: Tensor, mask: Tensor) -> Tensor:
+        """Return the states of all tokens. Shapes: ids and mask [n, l]; result [n, l, d]."""
         states: Tensor = self._model(input_ids=ids, attention_mask=mask).last_hidden_state
-        return states.float(), mask
+        return states

@@ -12,8 +12,10 @@ from tokenizers import Tokenizer
 from heddle.core.errors import ConfigError
 from heddle.encoder.device import find_device, torch_dtype
 from heddle.encoder.encoder_directory import EncoderDirectory, Pooling
+from heddle.encoder.perf_clock import PerfClock
 from heddle.encoder.tokenized_text import TokenizedText
 from heddle.engines.embedding.packed_encoder import PackedEncoder
+from heddle.kernels.cuda_recorder import CudaRecorder
 
 log = logging.getLogger(__name__)
 WARM_UP_WORDS = 16
@@ -59,7 +61,15 @@ class TransformerWorker:
         self._encoder, self._device = encoder, device
 
     @classmethod
-    def load(cls, directory: EncoderDirectory, dtype: str, device: str, threads: int) -> Self:
+    def load(
+        cls,
+        directory: EncoderDirectory,
+        dtype: str,
+        device: str,
+        threads: int,
+        *,
+        is_recorded: bool = True,
+    ) -> Self:
         """Load weights from safetensors; code of the model's own is never run.
 
         Args:
@@ -67,6 +77,7 @@ class TransformerWorker:
             dtype: "float32", "bfloat16" or "auto".
             device: a torch device; auto = the GPU where there is one.
             threads: torch threads of this process.
+            is_recorded: whether short batches are recorded, where the device is a GPU.
 
         Raises:
             ConfigError: the model or the device can't be used.
@@ -74,7 +85,7 @@ class TransformerWorker:
         torch.set_num_threads(threads)
         place = find_device(device)
         try:
-            encoder = _encoder(directory, torch_dtype(dtype, place), place)
+            encoder = _encoder(directory, torch_dtype(dtype, place), place, is_recorded=is_recorded)
             tokenizer = Tokenizer.from_file(str(directory.path / "tokenizer.json"))
         except ModuleNotFoundError:
             raise
@@ -164,10 +175,19 @@ class TransformerWorker:
                 return (states * weights).sum(1) / weights.sum(1)
 
 
-def _encoder(directory: EncoderDirectory, dtype: torch.dtype, device: torch.device) -> Encoder:
+def _encoder(
+    directory: EncoderDirectory, dtype: torch.dtype, device: torch.device, *, is_recorded: bool
+) -> Encoder:
     if PackedEncoder.takes(directory, device):
         return PackedEncoder.load(directory, dtype, device)
-    # Late: it imports transformers.
+    # Late: they import transformers.
     from heddle.engines.embedding.padded_encoder import PaddedEncoder
 
-    return PaddedEncoder.load(directory, dtype, device)
+    encoder = PaddedEncoder.load(directory, dtype, device)
+    if device.type != "cuda" or not is_recorded:
+        return encoder
+    from heddle.engines.embedding.recorded_encoder import RecordedEncoder
+
+    return RecordedEncoder(
+        encoder, device, CudaRecorder(device), PerfClock(), length_max=directory.max_tokens
+    )

@@ -11,27 +11,11 @@ from heddle.engines.llm.model.recorded_decodes import sample_decodes
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
 from heddle.kv.rows import SharedKeys, SlotRun
+from tests.helpers.host_recorder import HostRecorder
 from tests.helpers.tiny_models import tiny_model
 
 pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
 SLOTS, ROWS_MAX, CONTEXT_MAX = 512, 3, 96
-
-
-class HostRecorder:
-    """Computes again, from the tensors that were there when it recorded, into those it returned."""
-
-    def __init__(self):
-        self.replays = 0
-
-    def record(self, run):
-        outputs = run()
-
-        def replay():
-            self.replays += 1
-            for kept, new in zip(outputs, run(), strict=True):
-                kept.copy_(new)
-
-        return outputs, replay
 
 
 def decodes(rows):
