@@ -18,7 +18,9 @@ from transformers import LlamaForCausalLM
 from benchmarks.gpu.place import Note, Place
 from benchmarks.gpu.random_models import BERT_LARGE, TINY_ENCODER, encoder_directory
 from benchmarks.support.random_llama import FIRST_TOKEN, Shape, random_llama
+from heddle.core.errors import InternalError
 from heddle.encoder.encoder_directory import EncoderDirectory
+from heddle.engines.embedding.recorded_encoder import BATCH_TOKENS_MAX, ROW_COUNTS
 from heddle.engines.embedding.worker import TransformerWorker
 from heddle.engines.llm.attention.choice import TRITON
 from heddle.engines.llm.model.gpu_layers import fuse_on_gpu
@@ -33,6 +35,7 @@ SEVEN_B = Shape("7B", 28, 3584, 28, 18944, kv_heads=4)
 TINY = Shape("tiny", 2, 32, 2, 64, kv_heads=1)
 REPETITIONS = 5
 RECORDED_ROWS = 16  # of steps that are recorded, and fewer: 64 and 256 rows are launched twice
+COSINE_MIN = 0.999  # of a text's vectors in two batches (docs/guide/embedding.md)
 CONTEXT = 8192  # behind which a prompt's chunk is computed, too
 
 
@@ -97,18 +100,64 @@ def _decode_steps(
 
 
 def measure_encoder(place: Place, note: Note) -> dict[str, float]:
-    """Time batches of an encoder of BERT-large's shape."""
-    directory = EncoderDirectory.open(str(encoder_directory(place.sized(BERT_LARGE, TINY_ENCODER))))
-    dtype = str(place.dtype).removeprefix("torch.")
-    worker = TransformerWorker.load(directory, dtype, place.device.type, threads=1)
+    """Time batches of an encoder of BERT-large's shape, launched and, where they are, recorded.
+
+    Raises:
+        InternalError: vectors of a recorded batch aren't those of the launched one.
+    """
+    launched, recorded = (_encoder(place, is_recorded=flag) for flag in (False, True))
     speeds: dict[int, float] = {}
+    found: dict[str, float] = {}
     for length in place.sized((16, 64, 128, 256, 512), (8, 16)):
         for rows in place.sized((1, 8, 32, 128, 512), (1, 4)):
-            batch = [range(5, 5 + length)] * rows
-            seconds = _seconds(place, lambda b=batch: worker.embed(b))
-            speeds[rows * length] = max(speeds.get(rows * length, 0.0), rows * length / seconds)
-            note({"rows": rows, "tokens": length, **_told(seconds, rows * length / seconds)})
-    return {"tokens_per_s": max(speeds.values()), "knee_tokens": knee(speeds)}
+            for name, worker in (("launched", launched), ("recorded", recorded)):
+                if name == "recorded" and not _is_recorded(place, rows, length):
+                    continue
+                batch = [range(5, 5 + length)] * rows
+                seconds = _seconds(place, lambda b=batch, w=worker: w.embed(b), untimed=2)
+                speed = rows * length / seconds
+                speeds[rows * length] = max(speeds.get(rows * length, 0.0), speed)
+                note({"batch": name, "rows": rows, "tokens": length, **_told(seconds, speed)})
+                found[f"{name}_ms_{rows}x{length}"] = 1e3 * seconds
+    cosine = _recorded_cosine(launched, recorded, place.sized((1, 3, 8, 30), (1, 3)))
+    found |= {"tokens_per_s": max(speeds.values()), "knee_tokens": knee(speeds)}
+    return {**found, "recorded_min_cosine": cosine}
+
+
+def _encoder(place: Place, *, is_recorded: bool) -> TransformerWorker:
+    sizes = place.sized(BERT_LARGE, TINY_ENCODER)
+    directory = EncoderDirectory.open(str(encoder_directory(sizes)))
+    dtype = str(place.dtype).removeprefix("torch.")
+    return TransformerWorker.load(
+        directory, dtype, place.device.type, threads=1, is_recorded=is_recorded
+    )
+
+
+def _is_recorded(place: Place, rows: int, length: int) -> bool:
+    """Whether a batch of a shape is; the interpreter has nothing to record with."""
+    return (
+        not place.is_interpreted and rows <= max(ROW_COUNTS) and rows * length <= BATCH_TOKENS_MAX
+    )
+
+
+def _recorded_cosine(
+    launched: TransformerWorker, recorded: TransformerWorker, row_counts: tuple[int, ...]
+) -> float:
+    """Return the smallest cosine of a text's vectors in batches of texts of many lengths.
+
+    Raises:
+        InternalError: it is below what a batch may change.
+    """
+    smallest = 1.0
+    for rows in row_counts:
+        batch = [range(5, 21 + 7 * row) for row in range(rows)]
+        expected = launched.embed(batch)
+        for _ in range(3):  # the third is replayed
+            cosines = (recorded.embed(batch) * expected).sum(axis=1)
+            smallest = min(smallest, float(cosines.min()))
+    if not smallest >= COSINE_MIN:
+        raise InternalError(f"vectors of recorded batches have a cosine of {smallest:.4f}")
+    return smallest
 
 
 def knee(speeds: dict[int, float]) -> float:
@@ -140,13 +189,13 @@ def decodes(rows: int, context: int) -> StepBatch:
     return StepBatch(np.full(rows, FIRST_TOKEN), positions, slots, own)
 
 
-def _seconds(place: Place, call: Callable[[], object]) -> float:
-    """Return the median time of a step [s]; the first one compiles kernels."""
+def _seconds(place: Place, call: Callable[[], object], untimed: int = 1) -> float:
+    """Return the median time of a step [s]; the first ones compile kernels, or record."""
     taken: list[float] = []
-    for _ in range(place.sized(REPETITIONS, 1) + 1):
+    for _ in range(untimed + place.sized(REPETITIONS, 1)):
         started_s = time.perf_counter()
         call()
         if not place.is_interpreted:
             torch.cuda.synchronize(place.device)
         taken.append(time.perf_counter() - started_s)
-    return statistics.median(taken[1:])
+    return statistics.median(taken[untimed:])

@@ -1,4 +1,4 @@
-"""The tests of the kernels' modules, which take the GPU where there is one."""
+"""The tests of the kernels' modules and of recordings, which take the GPU where there is one."""
 
 import re
 import subprocess
@@ -15,6 +15,7 @@ TESTS: Final = (
     "tests/unit/engines/llm/attention/test_triton_rows.py",
     "tests/unit/engines/vector/ivf/hot",
     "tests/unit/engines/vector/graph/gpu",
+    "tests/unit/engines/embedding/test_recorded_encoder.py",
 )
 FEW: Final = ("-k", "one_query or fewer_nodes or refused")  # the suite runs the others anyway
 # Warnings of another torch or Triton than CI's are no errors of the kernels.
