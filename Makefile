@@ -12,7 +12,7 @@
 #   chaos                       kills, freezes, stops, a full disk, damaged files under load
 #   chaos-cluster               LLM lanes on nodes: lanes, nodes, links and Ray's head are lost under load
 #   chaos-postgres              a corpus in PostgreSQL that restarts, is away, and ends connections
-#   soak                        memory over 9,000 requests with KV reuse; the same variables
+#   soak                        memory over 6,000 requests with KV reuse; the same variables
 #   nightly                     what is too long for CI; BENCHES="NAME ..." adds benchmarks
 #   gpu-day                     all that needs a GPU, in order of worth; GPU=interpret: small, without one
 PYTHON ?= python3
