@@ -45,11 +45,14 @@ class KvReuse:
     request: the largest with which it meets its deadline, by the cost model; 0.15 without one.
 
     Args:
+        policy: which reused tokens are computed anew.
+        ratio: share of them, from 0 to 1, or "auto".
         primed: prefers KV that has seen other chunks of the corpus.
         primed_with: which ones; KV that was primed with others is never taken in its place.
         question: what the question sees in FusionRAG's pass that selects.
         legacy_mask: CacheBlend as its first repository computes it, for comparison only: question
             tokens compete with the chunks', and the selected tokens see what lies behind them.
+        always: reuses and stores also where that is not predicted to pay.
 
     Raises: ConfigError: the ratio is outside [0, 1], or an option is of another policy.
 
