@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from heddle.core.commands import LoadKv
@@ -197,16 +198,25 @@ class Speculator:
             self._read.pop(key, None)
         prompts: list[Provisional] = []
         stored: list[Provisional] = []
-        work_s = self.dispatcher.lane_for(PrimitiveKind.PREFILLING).work_s if self._looks else 0.0
         for key, look in self._looks.items():
+            guard = partial(self.requests.guard, look.request, now_s)
             if takes_stored_kv(look.request):
-                consider, found = self._consider_kv, stored
-            elif work_s >= look.rest_s(now_s) and look.prefill.guess is None:
-                continue  # under load this is said of every look in every cycle
-            else:
-                consider, found = self._consider, prompts
-            self.requests.guard(look.request, now_s, consider, key, look, found, now_s)
+                guard(self._consider_kv, key, look, stored, now_s)
+                continue
+            if look.prefill.guess is not None:
+                guard(self._take_back, look, now_s)
+            if self._may_begin(look, now_s):
+                guard(self._consider, key, look, prompts, now_s)
         return Offered(*(self._of_open(found) for found in (prompts, stored)))
+
+    def _may_begin(self, look: Look | Lead, now_s: float) -> bool:
+        """Whether no guess stands, and the engine is free before the search ends.
+
+        Under load it is not, for every look in every cycle: this is asked before what takes longer.
+        """
+        if look.prefill.guess is not None or look.request.is_ended:
+            return False
+        return self.dispatcher.lane_for(PrimitiveKind.PREFILLING).work_s < look.rest_s(now_s)
 
     def _of_open(self, found: Sequence[Provisional]) -> tuple[Provisional, ...]:
         return tuple(prompt for prompt in found if prompt.request_id in self.requests.open)
@@ -297,22 +307,23 @@ class Speculator:
         self._offers.clear()
         self._read.clear()
 
+    def _take_back(self, look: Look | Lead, now_s: float) -> None:
+        """End a guess whose hits have changed; a prompt goes on from its first passages."""
+        guess, is_right = look.prefill.guess, isinstance(look, Lead)
+        if guess is None or guess.chunk_ids == look.chunk_ids:
+            return
+        if is_right and not self.dispatcher.lane_for(PrimitiveKind.PREFILLING).is_idle:
+            return  # the guess is computed first
+        self.dispatcher.end_guess(look.request, look.prefill, now_s, is_adopted=is_right)
+
     def _consider(
         self, key: Key, look: Look | Lead, found: list[Provisional], now_s: float
     ) -> None:
-        """Take a guess back whose hits have changed; offer a prompt where one could begin."""
-        request, prefill = look.request, look.prefill
+        """Offer a prompt where one would pay: making it takes the runtime long."""
         lane = self.dispatcher.lane_for(PrimitiveKind.PREFILLING)
-        if prefill.guess is not None:
-            is_right = isinstance(look, Lead)  # the prompt goes on from it, once it is computed
-            if prefill.guess.chunk_ids == look.chunk_ids or (is_right and not lane.is_idle):
-                return
-            self.dispatcher.end_guess(request, prefill, now_s, is_adopted=is_right)
-        kind = guess_kind(request, prefill, lane.port.name)
+        kind = guess_kind(look.request, look.prefill, lane.port.name)
         win_rate = self.dispatcher.win_rates.ratio(kind, now_s)
-        rest_s = look.rest_s(now_s)
-        # A prompt takes the runtime long to make: none where no prompt would pay.
-        if lane.work_s >= rest_s or not lane.may_gain(look.probability * win_rate, rest_s):
+        if not lane.may_gain(look.probability * win_rate, look.rest_s(now_s)):
             return
         offered = self._offer(key, look, lane, now_s)
         if offered is None:

@@ -271,7 +271,7 @@ def test_no_prompt_is_made_whose_engine_is_busy_until_the_search_ends(oneshot, m
     bench.vector.answer_all()
     bench.cycle()
     second = bench.submit(oneshot)
-    bench.look(after_s=0.1, fraction=0.9)
+    bench.look(after_s=0.1, fraction=0.7)
     assert (made, bench.guesses()) == ([], [])
     bench.look(after_s=0.1, fraction=0.1)  # now the search is the longer one
     assert made == [1]
