@@ -249,13 +249,13 @@ class Server:
             print(found.passages[0].title)  # library
         """
         workflow, asked = search_request(options)
-        answer = self.app(workflow).invoke(query, **asked)
+        answer = self.app(workflow).invoke({"query": query}, **asked)
         return SearchResult(answer.passages, answer.receipt)
 
     def submit_search(self, query: str, **options: Unpack[SearchOptions]) -> Handle:
         """Admit a search as `search` does; its handle's answer has the passages and no text."""
         workflow, asked = search_request(options)
-        return self.submit(workflow, query, **asked)
+        return self.submit(workflow, {"query": query}, **asked)
 
     def rerank(self, query: str, texts: Sequence[str], **options: Unpack[RerankOptions]) -> Ranking:
         """Have the model that ranks read texts with a query, and wait; the best come first.

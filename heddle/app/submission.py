@@ -92,7 +92,7 @@ class Submission:
                 "server with --answer-cache exact or similar, or leave it out"
             )
         check_remote_request(config, workflow, asked.kv_reuse)
-        values = input_values(inputs)
+        values = input_values(inputs, config.question_chars_max)
         values |= documents_input(workflow, asked.documents, chunking)
         searches = [n for n in workflow.nodes.values() if isinstance(n, RetrievalNode)]
         retrieves = any(search.within is None for search in searches)

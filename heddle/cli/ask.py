@@ -78,17 +78,19 @@ def run(options: argparse.Namespace) -> int:
     writing = _writing(options, config, workflow)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
-    inputs = {**dict(options.input), "query": options.question}
+    others = dict(options.input)
     asked = request_options(options)
     running = _running(options, config)
     if running is not None:
-        for event in running.ask({**_request(options, config, inputs, writing), **asked}):
+        for event in running.ask({**_request(options, config, others, writing), **asked}):
             printer.take(event)
         print(f"answered by the running server at {running.url}", file=sys.stderr)
         return 0
     check_connectors(name, connectors)
     with start_server(config) as server:
         app = server.app(workflow)
+        # By itself it is called what the command calls it; among others, by its slot.
+        inputs = {**others, "query": options.question} if others else options.question
         for event in app.stream(inputs, **asked):
             printer.take(event)
     return 0
@@ -113,8 +115,12 @@ def _request(
     inputs: Mapping[str, object],
     writing: Writing,
 ) -> dict[str, object]:
-    """Return the body of a question to the running server, without the request's options."""
+    """Return the body of a question to the running server, without the request's options.
+
+    `inputs` are the workflow's others.
+    """
     return {
+        "question": options.question,
         "inputs": inputs,
         "workflow": options.workflow,
         **request_settings(config, choices(options, ServerConfig)),

@@ -74,7 +74,7 @@ def add_index(parser: CommandParser) -> None:
 
 
 def check_text(options: argparse.Namespace, name: str) -> None:
-    """Refuse a command that names its corpus and no text to ask or search for.
+    """Refuse a command without a text to ask or search for, before anything is loaded.
 
     Of two positional arguments the first may be left out, so the corpus was taken as the text.
 
@@ -83,9 +83,12 @@ def check_text(options: argparse.Namespace, name: str) -> None:
         name: name of the text, such as `question`.
 
     Raises:
-        InputError: the text is a corpus's directory, and no corpus is named on the command line.
+        InputError: the text is empty, or it is a corpus's directory, and no corpus is named on the
+            command line.
     """
     text: str = getattr(options, name)
+    if not text.strip():
+        raise InputError(f"{name} is empty: ask something")
     # A long question is no name of a file, for which Path.is_file would raise.
     is_corpus = os.path.isfile(os.path.join(text, CORPUS_FILE))
     if not hasattr(options, INDEX) and is_corpus:

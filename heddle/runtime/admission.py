@@ -82,13 +82,18 @@ class Admission:
             )
         for slot, value in inputs.items():
             if isinstance(value, str):
-                self._check_text(slot, value)
+                check_input_text(value, slot, self.limits.question_chars_max)
 
-    def _check_text(self, slot: str, text: str) -> None:
-        if not text.strip():
-            raise InputError(f"{slot} is empty: ask something")
-        if len(text) > self.limits.question_chars_max:
-            raise InputError(
-                f"{slot} has {len(text):,} characters, the limit is "
-                f"{self.limits.question_chars_max:,}: shorten it"
-            )
+
+def check_input_text(text: str, name: str, chars_max: int) -> None:
+    """Refuse a text that no workflow can be asked.
+
+    Raises:
+        InputError: it is empty or too long; the message begins with `name`.
+    """
+    if not text.strip():
+        raise InputError(f"{name} is empty: ask something")
+    if len(text) > chars_max:
+        raise InputError(
+            f"{name} has {len(text):,} characters, the limit is {chars_max:,}: shorten it"
+        )

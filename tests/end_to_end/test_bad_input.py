@@ -108,10 +108,10 @@ def test_a_full_disk_while_indexing(
 @pytest.mark.parametrize(
     ("question", "words"),
     [
-        ("", "query is empty"),
-        (" \n\t", "query is empty"),
-        ("a" * (1 << 20), "1,048,576 characters, the limit is 32,768"),
-        ("what is \udcff?", "query is not valid Unicode"),
+        ("", "question is empty"),
+        (" \n\t", "question is empty"),
+        ("a" * (1 << 20), "question has 1,048,576 characters, the limit is 32,768"),
+        ("what is \udcff?", "question is not valid Unicode"),
         ("lighthouse keeper 1821. " * 1300, "2048"),
     ],
     ids=["empty", "blank", "1 MB", "surrogate", "longer than the context"],
@@ -132,6 +132,10 @@ def test_a_wrong_input_is_named(inline_server: Server):
         inline_server.submit("oneshot", {"wuestion": "x", "query": "x"})
     with pytest.raises(InputError, match="needs query"):
         inline_server.submit("oneshot", {})
+    with pytest.raises(InputError, match="query is empty"):
+        inline_server.submit("oneshot", {"query": ""})
+    with pytest.raises(InputError, match="query is empty"):
+        inline_server.search("")
     with pytest.raises(InputError, match="deadline_s must be positive"):
         inline_server.submit("oneshot", QUESTION, deadline_s=0)
     with pytest.raises(ConfigError, match="priority must be one of"):

@@ -7,19 +7,27 @@ from typing import TypeVar
 
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.texts.text_check import check_unicode
+from heddle.runtime.admission import check_input_text
 from heddle.workflow.template import DOCUMENTS
 
 E = TypeVar("E", bound=Enum)
 
 
-def input_values(inputs: object) -> dict[str, object]:
+def input_values(inputs: object, chars_max: int) -> dict[str, object]:
     """Return the value of every input slot; `input` is another name of `query`.
+
+    Args:
+        inputs: the question, or a mapping. A message calls the former `question`, the values of
+            the latter by their slots.
+        chars_max: the most characters of a question.
 
     Raises:
         InputError: it is neither a question nor a mapping, or a text in it can't be used.
     """
     values: dict[str, object] = {}
     if isinstance(inputs, str):
+        check_unicode(inputs, "question")
+        check_input_text(inputs, "question", chars_max)
         values["query"] = inputs
     elif isinstance(inputs, Mapping) and all(isinstance(slot, str) for slot in inputs):
         values.update(inputs)

@@ -116,6 +116,13 @@ def test_a_corpus_in_the_place_of_the_question(tmp_path: Path, capsys):
     assert 'corpus "your query"' in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_text_that_is_empty_is_refused_before_a_server_starts(text: str, capsys):
+    for command, name in (("ask", "question"), ("search", "query")):
+        assert main([command, "no corpus", text]) == 2
+        assert f"{name} is empty: ask something" in capsys.readouterr().err
+
+
 def test_a_question_may_be_longer_than_a_path():
     check_text(argparse.Namespace(question="why " * 2_000), "question")
 
