@@ -517,7 +517,7 @@ def _lines(found: Findings) -> Iterable[str]:
             f"threads    {', '.join(f'{lane} {count}' for lane, count in threads.items())}: "
             f"{sum(threads.values())} at once, of {machine.cores} cores"
         )
-        yield from _titled("placement", placement.lines())
+        yield from _titled("placement", found.plan.placement_lines())
     if found.memory_advice:
         yield f"advice     of the running server: {found.memory_advice}"
     yield from _titled("embedding", found.embedding)

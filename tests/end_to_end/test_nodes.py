@@ -64,6 +64,7 @@ def test_the_plan_names_the_nodes(
     assert "node north: 1 of " in said
     assert "llm-both-0 on north: cores 0" in said
     assert "llm-both-1 on east: " in said
+    assert "           llm: on nodes north, east\n" in said
 
 
 def test_answers_are_those_of_one_process_and_outlive_a_node(

@@ -92,13 +92,17 @@ class Placement:
         """The threads of each retrieval lane: they share the retrieval cores."""
         return max(1, len(self.retrieval_cpus) // self.retrieval_lanes)
 
-    def lines(self) -> tuple[str, ...]:
-        """Return the plan as `heddle doctor` prints it."""
+    def lines(self, llm_elsewhere: str = "") -> tuple[str, ...]:
+        """Return the plan as `heddle doctor` prints it.
+
+        Args:
+            llm_elsewhere: where the LLM is that this machine doesn't hold; "" = there is none.
+        """
         embeds_apart = self.accelerators or self.embedding_cores
         shared = "vector, tools" if embeds_apart else "embedding, vector, tools"
         lines = [
             f"runtime, {shared}: {self._cores(self.retrieval_cpus)}{self._shared_words()}",
-            *self._llm_lines(),
+            *self._llm_lines(llm_elsewhere),
             f"memory: {mib(self.total_bytes)} planned of {mib(self.limit_bytes)} allowed "
             f"({MEMORY_SHARE:.0%} of the limit), {mib(self.waiting_bytes)} of it for texts that "
             f"wait for embedding, {self.waiting_tokens:,} tokens",
@@ -123,9 +127,9 @@ class Placement:
         shares = not self.is_lent and not named.isdisjoint(self.retrieval_cpus)
         return ", shared with embedding, which leaves none" if shares else ""
 
-    def _llm_lines(self) -> Iterator[str]:
+    def _llm_lines(self, elsewhere: str) -> Iterator[str]:
         if not self.kv_bytes:
-            yield "llm: none"
+            yield f"llm: {elsewhere or 'none'}"
             return
         where = "" if self.device is None else f" on {self.device.name}"
         for (name, cpus), role in zip(self.llm_lanes.items(), self.llm_roles, strict=True):

@@ -214,6 +214,16 @@ class ServerPlan:
             if self.hot is not None:
                 yield f"{self.hot.share:.0%} of the vectors also on {self.hot.device}"
 
+    def placement_lines(self) -> tuple[str, ...]:
+        """Return what each lane gets of this machine, and where the LLM is if it is elsewhere."""
+        elsewhere = ""
+        if self.cluster is not None:
+            names = dict.fromkeys(place.node for place in self.cluster.places.values())
+            elsewhere = f"on {'node' if len(names) == 1 else 'nodes'} {', '.join(names)}"
+        elif self.remote.generator is not None:
+            elsewhere = "on another server"
+        return self.placement.lines(elsewhere)
+
     def _unplanned_device(self) -> Iterator[str]:
         """Say so where KV pages lie on a GPU whose memory is not in the plan."""
         device = _decoding_device(self.config, self.machine)

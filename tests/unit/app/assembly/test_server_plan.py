@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from heddle.app.assembly import server_plan
+from heddle.app.assembly.cluster_plan import NodeFacts
 from heddle.app.assembly.device_memory import DeviceMemory
 from heddle.app.assembly.lanes import lane_specs
 from heddle.app.assembly.server_plan import ServerPlan, embedder_dtype, plan_server
@@ -70,6 +71,20 @@ def test_names_become_directories(model: Path, encoder: Path):
     assert plan.generator.fingerprint.startswith("llm-")
     assert plan.embedder.directory == plan.encoder.path == encoder
     assert plan.embedder.fingerprint == plan.encoder.name
+
+
+@pytest.mark.parametrize(
+    ("replicas", "said"), [("llm=1", "llm: on node n0"), ("llm=2", "llm: on nodes n0, n1")]
+)
+def test_an_llm_on_nodes_is_said_to_be_there(model: Path, replicas: str, said: str):
+    config = ServerConfig.of(model, None, {"ray": "auto", "replicas": replicas})
+    nodes = [NodeFacts(f"n{i}", machine(), (machine().cpus,)) for i in range(2)]
+    assert said in plan_server(config, None, machine(), nodes).placement_lines()
+    assert any("KV pages" in line for line in planned(generator=model).placement_lines())
+    alone = planned(generator=None, index="corpus")
+    assert "llm: none" in alone.placement_lines()
+    asked = replace(alone, remote=SimpleNamespace(generator="a model"))
+    assert "llm: on another server" in asked.placement_lines()
 
 
 def test_texts_become_settings(model: Path, encoder: Path):
