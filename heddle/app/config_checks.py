@@ -99,10 +99,10 @@ def check_together(config: Checked) -> None:
     _check_embedding(config)
     _check_optimizations(config)
     _check_replicas(config)
+    _check_nodes(config)  # first: on nodes no lane may keep chunks' KV at all
     _check_llm_lanes(config)
     _check_weights(config)
     _check_memory(config)
-    _check_nodes(config)
 
 
 def _check_nodes(config: Checked) -> None:
@@ -126,8 +126,9 @@ def _check_nodes(config: Checked) -> None:
         )
     if config.optimizations_max is Optimizations.APPROX and config.kv_reuse_memory_bytes:
         raise ConfigError(
-            f"{field}: an LLM lane on another node doesn't follow the corpus, so it can't reuse "
-            "chunks' KV: set kv_reuse_memory_bytes to 0, or optimizations to exact"
+            f"optimizations is 'approx', which reuses chunks' KV, and {field} puts the LLM on "
+            "nodes, where no lane follows the corpus: set optimizations to exact, or "
+            "kv_reuse_memory_bytes to 0"
         )
 
 

@@ -61,6 +61,8 @@ OUT_OF_RANGE: dict[str, list[object]] = {
         ({"llm_lanes": "prefill"}, "llm_lanes is 'prefill': no lane decodes .* add decode"),
         ({"llm_lanes": "prefill,verify"}, "llm_lanes .* 'verify' is no role; name one of both"),
         ({"llm_lanes": "both,both", **APPROX}, "can't share one folder .* kv_reuse_disk_bytes"),
+        ({"ray": "auto", "replicas": "llm=2", **APPROX}, "^optimizations is 'approx', .* and ray "),
+        ({"ray": "auto", **APPROX}, "set optimizations to exact, or kv_reuse_memory_bytes to 0$"),
         ({"search_pool": PoolPolicy.FIFO, "search_pool_slo_s": -0.1}, "a number above 0"),
     ],
 )
