@@ -47,7 +47,7 @@ def test_what_is_missing_or_wrong_is_named(client: TestClient):
     naive = {"workflow": "doc_qa_naive"}
     assert "documents: workflow 'doc_qa_naive' answers from" in refusal(client, **naive)
     assert "documents[0]: text is empty" in refusal(client, **naive, documents=[{"text": " "}])
-    assert "documents.0.text: Field required" in refusal(client, **naive, documents=[{}])
+    assert "documents.0.text: is missing" in refusal(client, **naive, documents=[{}])
     assert "documents.0.id: there is no such field" in refusal(
         client, **naive, documents=[{"text": "a", "id": "b"}]
     )

@@ -14,6 +14,30 @@ BROKEN_TEXT: Final = {
     "unicode code point": "a text has bytes there that are not UTF-8: send it as UTF-8",
 }
 """What words of the JSON parser mean for the texts of a body."""
+PLAIN: Final = {
+    "missing": "is missing",
+    "string_type": "must be a text",
+    "string_too_short": "must have at least {min_length:,} characters",
+    "string_too_long": "must have at most {max_length:,} characters",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "finite_number": "must be a finite number",
+    "greater_than": "must be above {gt:,}",
+    "greater_than_equal": "must be at least {ge:,}",
+    "less_than": "must be below {lt:,}",
+    "less_than_equal": "must be at most {le:,}",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "list_type": "must be a list",
+    "too_short": "must have at least {min_length:,} entries",
+    "too_long": "must have at most {max_length:,} entries",
+    "literal_error": "must be {expected}",
+    "enum": "must be {expected}",
+}
+"""What is wrong with a value, by pydantic's kind of problem; its facts are filled in."""
 
 
 def problem_of(error: ValidationError, kind: type[BaseModel]) -> InputError:
@@ -29,16 +53,33 @@ def problem_of(error: ValidationError, kind: type[BaseModel]) -> InputError:
     return InputError("; ".join(map(str, found)), param=first.param, code=first.code)
 
 
+def plain_words(part: Mapping[str, Any]) -> str:
+    """Return what is wrong with a value, as it stands behind the field's name.
+
+    Args:
+        part: one of the problems that pydantic lists. Of a kind that `PLAIN` doesn't know
+            pydantic's own words are returned.
+    """
+    facts = {name: _shown(fact) for name, fact in part.get("ctx", {}).items()}
+    is_list = part["type"] == "too_short" and facts["actual_length"] == 0
+    if is_list or (part["type"] == "string_too_short" and facts["min_length"] == 1):
+        return "is empty"
+    return PLAIN[part["type"]].format(**facts) if part["type"] in PLAIN else str(part["msg"])
+
+
+def _shown(fact: object) -> object:
+    """Return a bound as a person writes it: pydantic has 0.0 for 0 where a field is a float."""
+    return int(fact) if isinstance(fact, float) and fact.is_integer() else fact
+
+
 def _problem(part: Mapping[str, Any], kind: type[BaseModel]) -> InputError:
     field = ".".join(map(str, part["loc"]))
     own = part.get("ctx", {}).get("error")
     if isinstance(own, InputError) and own.param:
         return own
-    words = part["msg"] if own is None else str(own)
+    words = plain_words(part) if own is None else str(own)
     if part["type"] == "json_invalid":
         words += "".join(f": {fix}" for known, fix in BROKEN_TEXT.items() if known in words)
-    if part["type"] == "too_short" and part["ctx"]["actual_length"] == 0:
-        words = "is empty"
     if part["type"] == "extra_forbidden":
         words = "there is no such field"
         if len(part["loc"]) == 1:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from heddle.core.errors import InputError
+from heddle.server.bodies.problems import plain_words
 from heddle.workflow.ragraph import DEFAULT_TOPK
 
 PASSAGES_MAX: Final = 50  # an assistant reads them all
@@ -101,4 +102,4 @@ def _problem(error: Any) -> str:  # noqa: ANN401 - pydantic's ErrorDetails
         return f"{name} is missing"
     if error["type"] == "extra_forbidden":
         return f"{name} is no argument of this tool"
-    return f"{name}: {error['msg']}, got {error['input']!r:.40}"
+    return f"{name}: {plain_words(error)}, got {error['input']!r:.40}"

@@ -239,8 +239,8 @@ def test_a_search_has_passages_and_no_answer():
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ({}, "query: Field required"),
-        ({"query": ""}, "query: String should have at least 1 character"),
+        ({}, "^query: is missing$"),
+        ({"query": ""}, "^query: is empty$"),
         ({"query": "x", "topk": 0}, "topk: "),
         ({"query": "x", "rerank": 3}, "rerank: "),
         ({"query": "x", "where": {"": 1}}, "^where: "),
@@ -307,7 +307,7 @@ def test_a_failure_later_on(error: HeddleError, status: int):
         ({"question": "Who?", "where": {"lang": ["en", {}]}}, "^where: 'lang' .*got {}$"),
         ({"question": "Who?", "where": {"lang": []}}, "^where: 'lang' has no value; name one"),
         ({"question": "Who?", "where": {"": "en"}}, "^where: a key must be"),
-        ({"question": "Who?", "where": ["lang"]}, "^where: Input should be an object$"),
+        ({"question": "Who?", "where": ["lang"]}, "^where: must be an object$"),
         ({"question": "Who?", "colour": 1}, "colour"),
         ({"question": "Who?", "temperature": 3}, "temperature"),
         ({"question": "Who?", "max_tokens": 0}, "max_tokens"),

@@ -3,7 +3,9 @@
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
+from heddle.server.ask_request import AskRequest
 from heddle.server.bodies.problems import problem_of
+from heddle.server.document_request import DocumentRequest
 
 
 class Asked(BaseModel):
@@ -44,3 +46,43 @@ def test_an_empty_list_is_told_in_plain_words():
         Chatted(turns=[])
     problem = problem_of(error.value, Chatted)
     assert (str(problem), problem.param) == ("turns: is empty", "turns")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("{}", "id: is missing; text: is missing"),
+        ("[]", "body: must be an object"),
+        ('{"id": "", "text": "a"}', "id: is empty"),
+        ('{"id": 7, "text": null}', "id: must be a text; text: must be a text"),
+        ('{"id": "a", "text": "b", "metadata": [1]}', "metadata: must be an object"),
+        (
+            '{"id": "a", "text": "b", "tenant": "%s"}' % ("x" * 257),
+            "tenant: must have at most 256 characters",
+        ),
+    ],
+)
+def test_a_wrong_document_is_told_in_plain_words(body, words):
+    with pytest.raises(ValidationError) as error:
+        DocumentRequest.model_validate_json(body)
+    assert str(problem_of(error.value, DocumentRequest)) == words
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [
+        ('"stream": 1', "stream: must be true or false"),
+        ('"topk": "3"', "topk: must be a whole number"),
+        ('"topk": 2.5', "topk: must be a whole number"),
+        ('"topk": 0', "topk: must be at least 1"),
+        ('"top_p": 2', "top_p: must be at most 1"),
+        ('"deadline_s": 0', "deadline_s: must be above 0"),
+        ('"deadline_s": "soon"', "deadline_s: must be a number"),
+        ('"documents": {}', "documents: must be a list"),
+        ('"priority": "urgent"', "priority: must be 'interactive', 'normal' or 'bulk'"),
+    ],
+)
+def test_a_wrong_option_is_told_in_plain_words(field, words):
+    with pytest.raises(ValidationError) as error:
+        AskRequest.model_validate_json(f'{{"question": "Who?", {field}}}')
+    assert str(problem_of(error.value, AskRequest)) == words

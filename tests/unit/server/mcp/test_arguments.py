@@ -16,9 +16,9 @@ def test_what_is_left_out_has_a_default() -> None:
     ("given", "words"),
     [
         (None, "query is missing"),
-        ({"query": ""}, "query: String should have at least 1 character, got ''"),
-        ({"query": "a", "topk": 51}, "topk: Input should be less than or equal to 50, got 51"),
-        ({"query": "a", "how": "magic"}, "how: Input should be 'meaning', 'words' or 'both'"),
+        ({"query": ""}, "query: is empty, got ''"),
+        ({"query": "a", "topk": 51}, "topk: must be at most 50, got 51"),
+        ({"query": "a", "how": "magic"}, "how: must be 'meaning', 'words' or 'both'"),
         ({"query": "a", "top_k": 3}, "top_k is no argument of this tool"),
         ({"query": 3, "where": []}, "query: .*; where: "),
     ],
