@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from heddle.core.errors import InputError
 from heddle.corpus.document import Document, Heading
+from heddle.corpus.parsing.contents_pages import without_contents
 from heddle.corpus.parsing.decoding import clean
 from heddle.corpus.parsing.file_reading import name_without_suffix, read_whole
 from heddle.corpus.parsing.limits import ParseLimits
@@ -40,7 +41,8 @@ _ONE_AT_A_TIME: Final = Lock()  # PDFium is not safe for threads
 def parse_pdf(path: Path, limits: ParseLimits) -> Iterator[Document]:
     """Give the file as one document; pages are paragraphs, its bookmarks are the headings.
 
-    Lines that run along the tops or bottoms of the pages, such as page numbers, are left out.
+    Lines that run along the tops or bottoms of the pages, such as page numbers, are left out, and
+    those of tables of contents.
 
     Raises: InputError: it is missing, too large, encrypted, damaged, or has no text in it.
     """
@@ -52,7 +54,8 @@ def parse_pdf(path: Path, limits: ParseLimits) -> Iterator[Document]:
         raise InputError(f"{path}: a scan without text: OCR it first (for example with ocrmypdf)")
     if empty:
         _log.info("%s: %d of %d pages have no text: OCR them first", path, empty, len(pages))
-    pages = [_HYPHENATED.sub("", page) for page in _without_running_lines(pages)]
+    pages = without_contents(_without_running_lines(pages))
+    pages = [_HYPHENATED.sub("", page) for page in pages]
     starts = tuple(accumulate((len(page) + len(PAGE_BORDER) for page in pages[:-1]), initial=0))
     text = PAGE_BORDER.join(pages)
     headings = _headings(bookmarks, text, starts)

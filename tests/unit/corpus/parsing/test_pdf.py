@@ -72,6 +72,42 @@ def test_running_lines_go(tmp_path):
     assert few.text.count("The Manual") == 2
 
 
+CONTENTS = (
+    "Contents\nPreface ........ iv\n1 Wells . . . . . . . 1\n1.1 Adits .......... 7\n2 Ore ..... 12"
+)
+
+
+def test_lines_of_a_table_of_contents_are_no_passages(tmp_path):
+    document = parse(tmp_path / "a.pdf", pdf(CONTENTS, "Wells are deep.", "So are adits."))
+    assert document.text == "Contents\n\nWells are deep.\n\nSo are adits."
+    assert document.pages == (0, 10, 27)
+    found = chunk_document(document, Chunking())
+    assert not any("....." in chunk.text for chunk in found)
+    marked = with_bookmarks(pdf(CONTENTS, "1 Wells\nare deep."), ("Wells", 1, 1))
+    assert parse(tmp_path / "b.pdf", marked).headings == (Heading(1, "Wells", 10, 17),)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "Prices\nWinter coat ........ 40\nScarf ........ 12\nHat ........ 15\nGloves ........ 9",
+        "Wells are deep. So are adits.\nThey are dug.\nBy whom?\nSee below.\n"
+        "Wells ..... 1\nAdits ..... 2\nOre ..... 3",
+        "Wells ..... 1\nOre ..... 2",
+        "and so on ....\nand on .....\nand on ......",
+    ],
+    ids=["falling numbers", "few of its lines", "two lines", "no numbers"],
+)
+def test_other_lines_with_dots_stay(tmp_path, page):
+    document = parse(tmp_path / "a.pdf", pdf(page, "Wells are deep."))
+    assert document.text == f"{page}\n\nWells are deep."
+
+
+def test_a_file_that_is_all_contents_keeps_them(tmp_path):
+    only = CONTENTS.removeprefix("Contents\n")
+    assert parse(tmp_path / "a.pdf", pdf(only)).text == only
+
+
 def test_pages_without_text_are_logged(tmp_path):
     with logged(logging.getLogger("heddle.corpus.parsing.pdf")) as lines:
         parse(tmp_path / "a.pdf", pdf("one", ""))
