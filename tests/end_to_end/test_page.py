@@ -1,5 +1,6 @@
 """The page at / in a headless browser: what a person can see, reach and break."""
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -102,6 +103,21 @@ def test_a_question_by_keyboard_alone(chromium: Any, url: str):
         receipt = page.locator(".receipt").inner_text()
         assert "from question to answer" in receipt
         assert "Ran degraded" in receipt
+
+
+@needs_weights
+def test_the_receipt_names_an_index_that_is_not_heddles_own(chromium: Any, url: str):
+    def searched_elsewhere(route: Any) -> None:
+        reply = route.fetch()
+        named = re.sub(r'"searched_by": ?\[\]', '"searched_by": ["hnsw of pgvector"]', reply.text())
+        route.fulfill(response=reply, body=named)
+
+    with clean_visit(chromium, url) as found:
+        ask(found)
+        assert "Searched by" not in found.page.locator(".receipt").inner_text()
+        found.page.route("**/v1/ask", searched_elsewhere)
+        ask(found)
+        found.page.locator(".receipt").get_by_text("hnsw of pgvector").wait_for()
 
 
 @needs_weights

@@ -31,6 +31,7 @@ function lines(receipt: Receipt): [string, string][] {
   add("Optimizations", `${receipt.optimizations}; results: ${receipt.numerics}`, true);
   add("Passes that changed the graph", receipt.passes.join(", "), receipt.passes.length);
   add("Changed under way", receipt.edits.join("; "), receipt.edits.length);
+  add("Searched by", receipt.searched_by.join("; "), receipt.searched_by.length);
   add("Other servers", receipt.remotes.join(", "), receipt.remotes.length);
   add("Ran degraded", receipt.degradations.map((one) => one.reason).join("; ") || "nowhere", true);
   return found;

@@ -41,6 +41,7 @@ export interface Receipt extends Record<CounterName, number> {
   degradations: { kind: string; reason: string }[];
   edits: string[];
   remotes: string[];
+  searched_by: string[];
   numerics: string;
   recall: { recall: number; at_least: number; checks: number } | null;
   kv_reuse: { policy: string; tokens_recomputed: number }[];
