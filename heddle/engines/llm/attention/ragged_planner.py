@@ -67,17 +67,25 @@ class RaggedPlanner:
         )
 
     def _launches(self, keys: Sequence[RowKeys], distances: Numbers) -> list[Launch]:
-        """Return the launches: rows of one small tile together, and all others."""
-        small, large, group = self.tilings.small, self.tilings.large, self._heads.group
-        few = [own for own in keys if own.row.queries * group <= small.lines]
-        many = [own for own in keys if own.row.queries * group > small.lines]
+        """Return the launches: rows of one small tile together, and of each large tiling."""
+        small = self.tilings.small
+        rows: dict[Tiling, list[RowKeys]] = {}
+        for own in keys:
+            rows.setdefault(self._tiling(own), []).append(own)
         found = []
-        if few:
+        if few := rows.pop(small, None):
             found.append(self._launch(small_work(few, self._heads, small, distances), small))
-        if many:
+        for large, many in rows.items():
             works = [large_work(own, self._heads, large, distances) for own in many]
             found.append(self._launch(Work.joined(works), large))
         return found
+
+    def _tiling(self, keys: RowKeys) -> Tiling:
+        """Return a row's tiles. Only the row decides: others must not change its numbers."""
+        tilings = self.tilings
+        if keys.row.queries * self._heads.group <= tilings.small.lines:
+            return tilings.small
+        return tilings.large_shared if keys.rotations.any() else tilings.large
 
     def _launch(self, work: Work, tiling: Tiling) -> Launch:
         # The longest first: what starts last should end soon.

@@ -29,6 +29,8 @@ class Tilings:
     Args:
         small: of decodes and short rows, which leave most of a large tile empty.
         large: of long rows: large tiles read each key less often.
+        large_shared: of long rows that see chunks in shared pages. A chunk is few blocks of keys, and
+            the loads of each begin anew.
         shared_bytes: shared memory that a block needs, of the GPUs with the least that take these
             tiles, with heads of 128.
         generation: the only one that takes these tiles; None = each.
@@ -36,6 +38,7 @@ class Tilings:
 
     small: Tiling
     large: Tiling
+    large_shared: Tiling
     shared_bytes: int
     generation: int | None = None
 
@@ -44,16 +47,17 @@ class Tilings:
         return self.shared_bytes <= gpu.shared_bytes and self.generation in (None, gpu.generation)
 
 
-_SMALL: Final = Tiling(16, 64, 4, 5)
+_SMALL, _LARGE = Tiling(16, 64, 4, 5), Tiling(128, 64, 8, 5)
+_LARGE_FLOAT32: Final = Tiling(64, 16, 8, 5)
 # By the bytes of a number, from the largest. Triton's compiler says what a tile needs: for 10.0 the
 # first entry takes 235,552 bytes, more than the 227 KiB that such a GPU has, too. In float32 there
 # are no matrix units that are exact.
 TILINGS: Final = {
     2: (
-        Tilings(_SMALL, Tiling(128, 128, 8, 5), 231_424, generation=9),
-        Tilings(_SMALL, Tiling(128, 64, 8, 5), 99_328),
+        Tilings(_SMALL, Tiling(128, 128, 8, 5), _LARGE, 231_424, generation=9),
+        Tilings(_SMALL, _LARGE, _LARGE, 99_328),
     ),
-    4: (Tilings(Tiling(16, 32, 4, 5), Tiling(64, 16, 8, 5), 76_352),),
+    4: (Tilings(Tiling(16, 32, 4, 5), _LARGE_FLOAT32, _LARGE_FLOAT32, 76_352),),
 }
 
 

@@ -29,6 +29,7 @@ L4, RTX_5090, T4 = Gpu(99 << 10, 8), Gpu(99 << 10, 12), Gpu(64 << 10, 7)
 def test_long_rows_take_the_largest_tiles_that_fit(gpu, itemsize, lines, keys):
     found = tilings_for(gpu, itemsize)
     assert (found.large.lines, found.large.keys) == (lines, keys)
+    assert (found.large_shared.lines, found.large_shared.keys) == (lines, min(keys, 64))
     assert tiling_problem(gpu, itemsize) == ""
 
 
