@@ -6,7 +6,8 @@ to the next of a few shapes:
 
 1. One of many tokens, or larger than each shape, is launched kernel by kernel.
 2. The first two batches of a shape are launched so, too. The first loads what the kernels need. The
-   second is timed, and then the shape is recorded and its replay timed.
+   second is timed, and then the shape is recorded and its replay timed. A lane does this for all
+   shapes when it starts: no request waits for it, and no profile takes it for a slow step.
 3. Later batches of the shape are replayed, unless a replay takes longer than the quickest launch
    of any batch. Then the shape is bound by computing, and padding would only add to it.
 4. After a failure to record, all batches are launched, and the log says why: the model waits for
@@ -91,6 +92,15 @@ class RecordedEncoder:
             self._record(rows, shape)
         self._launched.add(shape)
         return found
+
+    @torch.inference_mode()
+    def record_shapes(self) -> None:
+        """Record every shape, the largest first: smaller ones fit into its memory."""
+        shapes = [(rows, length) for rows in ROW_COUNTS for length in self._lengths]
+        for rows, length in sorted(shapes, key=math.prod, reverse=True):
+            for _ in range(2):
+                if self._is_recordable and rows * length <= BATCH_TOKENS_MAX:
+                    self.states([[0] * length] * rows)
 
     def _shape_of(self, rows: int, length: int) -> Shape | None:
         """Return the smallest shape that holds a batch; None where it isn't recorded."""

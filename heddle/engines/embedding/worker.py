@@ -188,6 +188,8 @@ def _encoder(
         return encoder
     from heddle.engines.embedding.recorded_encoder import RecordedEncoder
 
-    return RecordedEncoder(
+    recorded = RecordedEncoder(
         encoder, device, CudaRecorder(device), PerfClock(), length_max=directory.max_tokens
     )
+    recorded.record_shapes()
+    return recorded
