@@ -20,7 +20,7 @@ TESTS: Final = (
 FEW: Final = ("-k", "one_query or fewer_nodes or refused")  # the suite runs the others anyway
 # Warnings of another torch or Triton than CI's are no errors of the kernels.
 PROCESSES: Final = 8
-OPTIONS: Final = ("-q", "-W", "default", "-p", "no:cacheprovider")
+OPTIONS: Final = ("-q", "-W", "ignore", "--tb=short", "-p", "no:cacheprovider")
 COUNT: Final = re.compile(r"(\d+) (passed|failed|error|errors|skipped)\b")
 
 
@@ -40,10 +40,10 @@ def run(place: Place, note: Note) -> dict[str, float]:
         text=True,
         check=False,
     )
-    print(done.stdout[-20_000:], done.stderr[-2_000:], sep="\n")
+    print(done.stderr[-2_000:], done.stdout[-20_000:], sep="\n")
     counts = counted(done.stdout)
     for line in done.stdout.splitlines():
-        if line.startswith(("FAILED", "ERROR")):
+        if line.startswith(("FAILED", "ERROR", "E  ")):  # which, and what pytest says of it
             note({"failed": line[:300]})
     if done.returncode:
         raise InternalError(f"pytest ended with {done.returncode}: {counts or done.stderr[-200:]}")

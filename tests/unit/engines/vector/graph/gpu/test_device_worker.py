@@ -132,7 +132,8 @@ def test_without_a_graph_every_search_is_over_at_once(graph):
 @pytest.mark.parametrize("parents", [1])
 def test_the_kernel_serves_as_well(graph, parents):
     pytest.importorskip("triton", reason="triton isn't installed: pip install 'heddle[gpu]'")
-    worker, query, slot = DeviceWorker(LiveGraph(graph.index), CPU, 1), graph.queries(1), [0]
+    device = torch.device("cuda") if torch.cuda.is_available() else CPU  # else it is interpreted
+    worker, query, slot = DeviceWorker(LiveGraph(graph.index), device, 1), graph.queries(1), [0]
     worker.start(slot, query, TOPM_MIN)
     worker.advance(np.zeros(1, np.int64), 1 << 30, 0)
     expected = graph.alone(query[0], 5, TOPM_MIN)
