@@ -29,8 +29,8 @@ class Tilings:
     Args:
         small: of decodes and short rows, which leave most of a large tile empty.
         large: of long rows: large tiles read each key less often.
-        large_shared: of long rows that see chunks in shared pages. A chunk is few blocks of keys, and
-            the loads of each begin anew.
+        large_shared: of long rows that see chunks in shared pages. A chunk is a few blocks of keys,
+            and the loads of each begin anew.
         shared_bytes: shared memory that a block needs, of the GPUs with the least that take these
             tiles, with heads of 128.
         generation: the only one that takes these tiles; None = each.
