@@ -510,6 +510,12 @@ class ServerConfig:
         form="SHARE",
         above=0,
     )
+    lend_cores: bool = setting(
+        True,
+        "whether the LLM computes on retrieval's cores, too, while that is idle",
+        details="where both have cores of their own on one NUMA node, one lane each",
+        group=LANES,
+    )
     optimizations: Optimizations | None = setting(
         None,
         "the most that any request may use",

@@ -84,6 +84,7 @@ class ServerSettings(TypedDict, total=False):
     stage_mix: str | None
     batching: Batching
     ageing: float
+    lend_cores: bool
     optimizations: Optimizations | OptimizationsWord | None
     kv_reuse: KvReuse | str
     kv_reuse_memory_bytes: int

@@ -26,6 +26,7 @@ from heddle.core.ports import Closable, SteppedEngine, Waking
 from heddle.core.printing.log_lines import log_lines
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.lending.idle_flag import IdleFlag
 from heddle.hosts.library_words import check_libraries
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.resting_memory import RestingMemory
@@ -127,7 +128,12 @@ def main() -> None:
         pulse = Pulse(channel, start.heartbeat_s)
         pulse.start()
         try:
-            engines = _build(start, pulse)
+            spec = _spec(start)
+            idle = IdleFlag.open(spec.idle_flag) if spec.idle_flag else None
+            if idle is not None:
+                idle.set(is_idle=False)
+            engines = _build(spec, start.epoch, pulse)
+            _borrow(spec)
         except Exception as error:
             if not isinstance(error, HeddleError):
                 _log.exception("lane %s could not start", name)
@@ -138,7 +144,7 @@ def main() -> None:
                 guarded.engine.subscribe(channel.bell())
         channel.send(LaneReady())
         with suppress(ChannelClosed):
-            serve(channel, engines, pulse)
+            serve(channel, engines, pulse, idle)
         close_all([guarded.engine for guarded in engines])
         _leave(0)
     except ChannelClosed:
@@ -148,8 +154,19 @@ def main() -> None:
         _leave(1)
 
 
-def serve(channel: Channel, engines: Sequence[GuardedEngine], pulse: Pulse) -> None:
+def serve(
+    channel: Channel,
+    engines: Sequence[GuardedEngine],
+    pulse: Pulse,
+    idle: IdleFlag | None = None,
+) -> None:
     """Apply what has arrived, step the next engine that has work, block when none has.
+
+    Args:
+        channel: to the parent.
+        engines: of the lane.
+        pulse: is told of each step.
+        idle: is told when no engine has work; None = nobody wants to know.
 
     Raises: ChannelClosed: the parent is gone.
     """
@@ -157,6 +174,8 @@ def serve(channel: Channel, engines: Sequence[GuardedEngine], pulse: Pulse) -> N
     while True:
         now_s = time.monotonic()
         chosen, wait_s = turns.choose(now_s)
+        if idle is not None:
+            idle.set(is_idle=chosen is None)
         if wait_s > 0 or now_s >= held.due_s:
             for engine, frames in held.take(now_s).items():
                 _send_frames(channel, FromEngine(engine, frames))
@@ -241,14 +260,28 @@ def _greeting(channel: Channel) -> LaneStart:
             return message
 
 
-def _build(start: LaneStart, pulse: Pulse) -> tuple[GuardedEngine, ...]:
+def _spec(start: LaneStart) -> LaneSpec:
     spec = pickle.loads(start.spec)
     assert isinstance(spec, LaneSpec), f"a {type(spec).__name__} is no LaneSpec"
+    return spec
+
+
+def _borrow(spec: LaneSpec) -> None:
+    """Compute on the cores of another lane, too, while that has nothing to do."""
+    if not spec.borrowed_flag:
+        return
+    from heddle.kernels.borrowed_threads import BORROWED  # torch, which not every lane has
+
+    flag = IdleFlag.open(spec.borrowed_flag)
+    BORROWED.begin(flag.is_idle, spec.threads, spec.borrowed_threads)
+
+
+def _build(spec: LaneSpec, epoch: int, pulse: Pulse) -> tuple[GuardedEngine, ...]:
     engines = []
     for engine in spec.engines:
         pulse.enter(engine.name, _BUILDING_S)
-        built = call_factory(engine, start.epoch)
-        engines.append(GuardedEngine(built, start.epoch, takes_turns=len(spec.engines) > 1))
+        built = call_factory(engine, epoch)
+        engines.append(GuardedEngine(built, epoch, takes_turns=len(spec.engines) > 1))
     check_libraries()
     pulse.leave()
     return tuple(engines)

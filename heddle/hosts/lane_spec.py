@@ -55,6 +55,10 @@ class LaneSpec:
         threads: threads of each numeric library inside the lane.
         memory_node: the NUMA node that its memory is bound to; None = any.
         environment: names and values that its environment has besides this process's.
+        borrows: the lane whose cores it may compute on while that is idle; "" = none.
+        idle_flag: where it says whether it is idle; "" = it needn't say (`lending`).
+        borrowed_flag: where the lane says so that it borrows from; "" = it borrows from none.
+        borrowed_threads: more threads while that lane is idle.
     Raises: ConfigError: no engine, a name twice, a core that this process may not use.
     """
 
@@ -64,6 +68,10 @@ class LaneSpec:
     threads: int = 1
     memory_node: int | None = None
     environment: tuple[tuple[str, str], ...] = ()
+    borrows: str = ""
+    idle_flag: str = ""
+    borrowed_flag: str = ""
+    borrowed_threads: int = 0
 
     def __post_init__(self) -> None:
         names = [engine.name for engine in self.engines]

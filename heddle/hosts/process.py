@@ -28,6 +28,8 @@ from heddle.core.frames import Failed, Frame
 from heddle.core.printing.log_lines import log_format
 from heddle.hosts.lane_process import LaneProcess, StartedLane
 from heddle.hosts.lane_spec import LaneSpec
+from heddle.hosts.lending.idle_flag import IdleFlag
+from heddle.hosts.lending.lent_cores import with_flags
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.outbox import Outbox
 from heddle.hosts.process_port import ProcessPort
@@ -61,6 +63,7 @@ class ProcessLane:
         spec: what the lane is made of.
         limits: when it counts as dead or hung, and how often it is restarted.
         start: starts its process, here or on another machine; an OSError is why it can't.
+        flags: those that its spec names.
     Raises: ConfigError: the settings of an engine can't be pickled.
 
     The process starts at once; `wait_ready` raises what stopped it. Restarts need nobody's help:
@@ -69,9 +72,14 @@ class ProcessLane:
     """
 
     def __init__(
-        self, spec: LaneSpec, limits: LaneLimits | None = None, start: Starter = LaneProcess
+        self,
+        spec: LaneSpec,
+        limits: LaneLimits | None = None,
+        start: Starter = LaneProcess,
+        flags: Sequence[IdleFlag] = (),
     ) -> None:
         self._spec = spec
+        self._flags = flags  # they live as long as a process may open them
         self._start = start
         self._limits = limits or LaneLimits()
         self._pickled_spec = _pickled(spec)
@@ -378,8 +386,9 @@ def start_lanes(
 ) -> tuple[ProcessLane, ...]:
     """Start lanes side by side and wait for all; if one fails, close all and raise its error."""
     lanes: list[ProcessLane] = []
+    flagged, flags = with_flags(specs)
     try:
-        lanes.extend(ProcessLane(spec, limits, start) for spec in specs)
+        lanes.extend(ProcessLane(spec, limits, start, flags) for spec in flagged)
         for lane in lanes:
             lane.wait_ready()
     except BaseException:

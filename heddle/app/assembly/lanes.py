@@ -37,7 +37,9 @@ def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
     Raises:
         ConfigError: a lane can't have these engines or cores.
     """
-    return (*_retrieval_lanes(plan), *_llm_lanes(plan))
+    retrieval = _retrieval_lanes(plan)
+    lends = plan.placement.lends_to_llm and len(retrieval) == 1 and plan.cluster is None
+    return (*retrieval, *_llm_lanes(plan, lender=retrieval[0].name if lends else ""))
 
 
 def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
@@ -88,14 +90,14 @@ def _reading_lane(plan: ServerPlan) -> list[LaneSpec]:
     return [LaneSpec("reading", engines, cpus, threads)] if engines else []
 
 
-def _llm_lanes(plan: ServerPlan) -> list[LaneSpec]:
+def _llm_lanes(plan: ServerPlan, lender: str) -> list[LaneSpec]:
     if plan.generator is None:
         return []
     lanes, generator = [], plan.generator
     for (name, place), role in zip(plan.llm_places.items(), plan.roles, strict=True):
         engine = _llm(plan, generator.directory, name, role, place.threads)
         if not place.node:
-            lanes.append(LaneSpec(name, (engine,), place.cpus, place.threads))
+            lanes.append(LaneSpec(name, (engine,), place.cpus, place.threads, borrows=lender))
             continue
         # A directory is looked for at the same path; its cores are the node's, which pins it.
         given = Path(str(plan.config.llm)).expanduser()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from heddle.app.assembly.core_shares import share_cores
+from heddle.app.assembly.core_shares import CoreShares, share_cores
 from heddle.app.assembly.demand import KV_BYTES_MIN, Cores, Demand
 from heddle.app.assembly.device_plan import DevicePlan
 from heddle.core.errors import ConfigError
@@ -29,7 +29,8 @@ class Placement:
     The LLM's lanes, by `llm_roles`, have `llm_cores`; each has `kv_bytes`. `embedding_cores` are
     those of each CPU lane that only embeds; where they are lent, they are the LLM's. A lane on an
     accelerator takes one thread, on any core. `split` says why there are `kv_bytes`, where a memory
-    profile does. With a `device` they lie there, and are no part of `total_bytes`.
+    profile does. With a `device` they lie there, and are no part of `total_bytes`. `lends_to_llm`:
+    the LLM computes on retrieval's cores, too, while that has nothing to do (ADR 60).
 
     Lanes are pinned only where this process may use its cores whole: under a quota of fewer
     cores than it sees, every server of the host would pin itself to the same first ones.
@@ -50,6 +51,7 @@ class Placement:
     retrieval_lanes: int = 1
     split: MemorySplit | None = None
     device: DevicePlan | None = None
+    lends_to_llm: bool = False
 
     @property
     def llm_cpus(self) -> Cores:
@@ -134,8 +136,10 @@ class Placement:
         where = "" if self.device is None else f" on {self.device.name}"
         for (name, cpus), role in zip(self.llm_lanes.items(), self.llm_roles, strict=True):
             packs = self.packs_weights and role.decodes
+            lent = self._cores(self.retrieval_cpus) if self.lends_to_llm else ""
+            also = f" (and {lent} while retrieval is idle)" if lent else ""
             yield (
-                f"{name}: {self._cores(cpus)}, {mib(self.kv_bytes)} of KV pages{where}"
+                f"{name}: {self._cores(cpus)}{also}, {mib(self.kv_bytes)} of KV pages{where}"
                 + (", weights packed for decoding" if packs else "")
             )
 
@@ -152,6 +156,8 @@ def plan_placement(
     split_memory: Callable[[int], MemorySplit] | None = None,
     nodes: Sequence[Cores] = (),
     device: DevicePlan | None = None,
+    *,
+    lend_cores: bool = True,
 ) -> Placement:
     """Return a plan that fits the machine.
 
@@ -163,6 +169,7 @@ def plan_placement(
             how; None, or with `kv_bytes`, nothing does.
         nodes: the cores of each NUMA node, where lanes are pinned; () = nodes don't matter.
         device: the GPU that KV pages lie on; None = they lie in the host's memory.
+        lend_cores: whether the LLM may compute on retrieval's cores, too, while that is idle.
 
     Raises:
         ConfigError: it doesn't fit; the message says what takes how much.
@@ -221,7 +228,15 @@ def plan_placement(
         retrieval_lanes=demand.retrieval_lanes,
         split=split,
         device=device,
+        lends_to_llm=lend_cores and is_pinned and len(nodes) < 2 and _can_lend(shares, demand),
     )
+
+
+def _can_lend(shares: CoreShares, demand: Demand) -> bool:
+    """Whether retrieval, one lane, has cores of its own to lend to an LLM, one lane on the CPU."""
+    takers = set(chain(*shares.llm, *shares.embedding))
+    is_apart = takers.isdisjoint(shares.retrieval)
+    return is_apart and len(shares.llm) == demand.retrieval_lanes == 1 and demand.llm_on_cpu
 
 
 def _one_node(machine: MachineFacts, demand: Demand) -> tuple[Cores, ...]:

@@ -332,7 +332,15 @@ def plan_server(
             2 * demand.replicas * graph.bytes_there,
         )
         device = plan_device(decodes_on, memory, on_device, config.kv_cache_bytes, split)
-    placement = plan_placement(machine, demand, config.kv_cache_bytes, split, numa_nodes, device)
+    placement = plan_placement(
+        machine,
+        demand,
+        config.kv_cache_bytes,
+        split,
+        numa_nodes,
+        device,
+        lend_cores=config.lend_cores,
+    )
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
         dtype = embedder_dtype(config.dtype, None if store is None else store.embedder, machine)

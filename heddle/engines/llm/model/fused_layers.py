@@ -12,6 +12,7 @@ from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
 from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
 from heddle.engines.llm.model.layer_steps import gate_states, norm_states
+from heddle.kernels.borrowed_threads import BORROWED
 from heddle.kernels.compiled_kernel import RowKernel, has_amx
 
 FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
@@ -179,6 +180,7 @@ class FusedLayer(nn.Module):
 
         Shapes: hidden_states and result [1, t, hidden]; position_embeddings see `FusedAttention`.
         """
+        BORROWED.look()
         kernel = rows.kernel
         normed = self.input_layernorm.sum_normed(kernel, hidden_states, None)
         attended, _ = self.self_attn.forward(normed, position_embeddings, rows)
