@@ -2,8 +2,9 @@
 
 * asyncio_fifo: the workflows written by hand on engines that serve calls as they come: what users
   have today. Sub-questions are searched together, the prefix cache is on. A printed calibration
-  chooses how searches run (one call a query, whole batches, sub-stages), then the prompt chunk
-  (256, 512 or 1,024), by the throughput of a short saturated run each. All engines have this chunk.
+  chooses how searches run (one call a query, whole batches, sub-stages), whether the LLM has the
+  cores that retrieval leaves or all of them, then the prompt chunk (256, 512 or 1,024), by the
+  throughput of a short saturated run each. All engines have this chunk.
 * asyncio_same: the same programs on Heddle's engines, which serve the shortest call first.
 * heddle: the runtime on those engines, exact.
 * heddle_approx: the runtime with chunk KV by FusionRAG at 15 %. The store was filled beforehand

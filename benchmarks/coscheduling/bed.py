@@ -88,6 +88,8 @@ class Bed:
             self.corpus,
             self.index,
             setting.calls,
+            is_llm_everywhere=setting.is_llm_everywhere,
+            lend_cores=False,
             max_num_batched_tokens=setting.prompt_chunk,
             batching="blind",
             **self.server,

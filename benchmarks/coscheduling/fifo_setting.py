@@ -1,7 +1,7 @@
 """How engines that serve calls as they come are set so that they serve most of them."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from benchmarks.coscheduling.search_calls import SearchCalls
@@ -11,10 +11,15 @@ PROMPT_CHUNKS: Final = (256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class FifoSetting:
-    """How the vector engine takes queries, and the most tokens of one LLM step."""
+    """How the vector engine takes queries, the most tokens of one LLM step, and the LLM's cores.
+
+    `is_llm_everywhere`: it has as many threads as there are cores, on any of them, instead of the
+    cores that retrieval leaves.
+    """
 
     calls: SearchCalls = SearchCalls.SUBSTAGES
     prompt_chunk: int = 512
+    is_llm_everywhere: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class Tried:
 async def tried_settings(
     measure: Callable[[FifoSetting], Awaitable[float]], most: int
 ) -> list[Tried]:
-    """Try the ways of searching, then other prompt chunks with the best of them.
+    """Try the ways of searching, all cores for the LLM, and other prompt chunks with the best.
 
     Args:
         measure: returns the throughput with a setting [1/s].
@@ -41,8 +46,12 @@ async def tried_settings(
     """
     calls = [FifoSetting(calls) for calls in reversed(SearchCalls)]
     tried = [await _try(setting, measure) for setting in calls[:most]]
-    chunks = [FifoSetting(best_of(tried).calls, chunk) for chunk in PROMPT_CHUNKS]
-    others = [setting for setting in chunks if setting not in calls]
+    if len(tried) < most:
+        everywhere = replace(best_of(tried), is_llm_everywhere=True)
+        tried.append(await _try(everywhere, measure))
+    chunks = [replace(best_of(tried), prompt_chunk=chunk) for chunk in PROMPT_CHUNKS]
+    known = [one.setting for one in tried]
+    others = [setting for setting in chunks if setting not in known]
     return tried + [await _try(setting, measure) for setting in others[: most - len(tried)]]
 
 
@@ -54,8 +63,8 @@ def best_of(tried: list[Tried]) -> FifoSetting:
 async def _try(setting: FifoSetting, measure: Callable[[FifoSetting], Awaitable[float]]) -> Tried:
     per_s = await measure(setting)
     print(
-        f"asyncio_fifo with {setting.calls.value}, prompt chunk {setting.prompt_chunk}: "
-        f"{per_s:.2f} questions/s",
+        f"asyncio_fifo with {setting.calls.value}, prompt chunk {setting.prompt_chunk}"
+        f"{', the LLM on all cores' if setting.is_llm_everywhere else ''}: {per_s:.2f} questions/s",
         flush=True,
     )
     return Tried(setting, per_s)

@@ -21,6 +21,7 @@ from heddle.engines.llm.build import LlmSettings
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.vector.build import VectorSettings
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.machine import read_machine
 from heddle.hosts.process import start_lanes
 from heddle.runtime.supervision import LaneLimits
 from heddle.workflow.model_prompts import ModelPrompts
@@ -84,6 +85,7 @@ def lane_set(
     disk_bytes_per_s: float | None = None,
     /,
     llm: str = "reader",
+    is_llm_everywhere: bool = False,
     **settings: object,
 ) -> Iterator[LaneSet]:
     """Start the lanes of a server; they end with the block.
@@ -94,6 +96,7 @@ def lane_set(
         calls: how the vector engine takes the queries that wait.
         disk_bytes_per_s: what stored KV is read at [bytes/s]; None = as fast as the disk is.
         llm: the model that writes.
+        is_llm_everywhere: its lane has as many threads as there are cores, on any of them.
         settings: of the server.
     """
     config = ServerConfig.of(llm, index, settings)
@@ -101,6 +104,8 @@ def lane_set(
         cluster, limits = open_cluster(config, ending), LaneLimits()
         plan = plan_server(config, store, nodes=cluster.facts)
         specs = _specs(plan, heavy, calls, disk_bytes_per_s)
+        if is_llm_everywhere:
+            specs = [_everywhere(spec, read_machine().cores) for spec in specs]
         lanes = start_lanes(specs, limits, cluster.starter(plan.cluster, limits))
         for lane in lanes:
             ending.callback(lane.close)
@@ -122,6 +127,16 @@ def _specs(
 
     lanes = lane_specs(replace(plan, embedding=(), readers=()))
     return [replace(lane, engines=tuple(map(serving, lane.engines))) for lane in lanes]
+
+
+def _everywhere(lane: LaneSpec, cores: int) -> LaneSpec:
+    """Return an LLM's lane with a thread for each core and pinned to none; others as they are."""
+    engines = [
+        replace(engine, settings=replace(engine.settings, threads=cores))
+        for engine in lane.engines
+        if isinstance(engine.settings, LlmSettings)
+    ]
+    return replace(lane, engines=tuple(engines), cpus=(), threads=cores) if engines else lane
 
 
 def _reading_at(engine: EngineSpec, disk_bytes_per_s: float | None) -> EngineSpec:
