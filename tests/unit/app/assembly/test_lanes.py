@@ -39,6 +39,16 @@ def test_the_limits_of_the_model_reach_its_lane(model: Path):
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
 
 
+def test_the_llm_borrows_from_the_one_lane_of_retrieval(model: Path):
+    config = ServerConfig(model, model, embedder=model)
+    retrieval, llm = lanes_of(config, machine())
+    assert (retrieval.borrows, llm.borrows) == ("", retrieval.name)
+    _, alone = lanes_of(replace(config, lend_cores=False), machine())
+    assert alone.borrows == ""
+    (without,) = lanes_of(ServerConfig(generator=model), machine())
+    assert without.borrows == ""
+
+
 def test_the_shards_of_an_index_are_planned_for(model: Path):
     configs = [ServerConfig(None, model, embedder=model, shards=shards) for shards in (1, 3)]
     one, three = (plan_server(config, None, machine()).placement for config in configs)

@@ -1,5 +1,6 @@
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -260,3 +261,31 @@ def test_a_memory_split_says_how_much_kv_there_is():
     assert f"{said} retrieval" in placement.lines()[-1]
     assert plan_placement(machine(4), demand, 32 << 20, split).split is None
     assert plan_placement(machine(4), Demand(0, GIB, GIB), None, split).split is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "changes", "lends"),
+    [
+        (machine(2), {}, True),
+        (machine(8), {}, True),
+        (machine(1), {}, False),
+        (machine(8, quota=2.5), {}, False),
+        (machine(8), {"llm_on_cpu": False}, False),
+        (machine(8), {"llm_roles": (LaneRole.BOTH, LaneRole.BOTH)}, False),
+        (machine(8), {"shards": 2}, False),
+        (machine(8), {"llm_bytes": 0}, False),
+        (machine(8), {"named_cores": ((0,),)}, True),
+        (machine(2), {"named_cores": ((0,),)}, False),
+    ],
+)
+def test_retrieval_lends_its_cores_to_an_llm_beside_it(facts, changes, lends):
+    demand = replace(Demand(GIB, 0, 0), **changes)
+    placement = plan_placement(facts, demand)
+    assert placement.lends_to_llm is lends
+    assert ("while retrieval is idle" in "".join(placement.lines())) is lends
+    assert not plan_placement(facts, demand, lend_cores=False).lends_to_llm
+
+
+def test_no_cores_are_lent_across_nodes():
+    nodes = ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert not plan_placement(machine(8), Demand(GIB, 0, 0), nodes=nodes).lends_to_llm
