@@ -12,7 +12,7 @@ from benchmarks.virtual.machine import GPU
 from benchmarks.virtual.scripts import Script
 from heddle.core.errors import InternalError
 
-REAL: Final = Path(__file__).parents[2] / "docs" / "results" / "coscheduling-avx512.json"
+REAL: Final = Path(__file__).parents[2] / "docs" / "results" / "coscheduling-calibration.json"
 RECORD: Final = Path(__file__).with_name("recorded_work.json")
 """The work of requests, for runs that have not recorded theirs."""
 ERROR_MAX: Final = 0.15

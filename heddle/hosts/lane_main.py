@@ -165,8 +165,8 @@ def serve(
     Args:
         channel: to the parent.
         engines: of the lane.
-        pulse: is told of each step.
-        idle: is told when no engine has work; None = nobody wants to know.
+        pulse: notes each step.
+        idle: says whether an engine has work; None = no lane borrows from this one.
 
     Raises: ChannelClosed: the parent is gone.
     """
