@@ -4,8 +4,8 @@ The real runtime, passes and engines' schedulers, on devices that take time and 
 (docs/development/simulator.md). asyncio_fifo and asyncio_same are hand-written programs, on engines
 that serve calls as they come and on Heddle's (`benchmarks/virtual/contenders.py` says why that is
 the runtime without passes). The machine is calibrated by a real run (`--calibration FILE`, default
-docs/results/coscheduling-calibration.json), and the run fails where it doesn't reproduce the p50 of each
-contender on each corpus within 15 %.
+docs/results/coscheduling-calibration.json), and the run fails where it doesn't reproduce the p50 of
+each contender on each corpus within 15 %.
 
 Ten workflows: HedraRAG's five, Teola's four and FLARE. Mixes: `five`, `ten`, and `pairs` (oneshot
 and multistep in equal shares). Loads are shares of asyncio_fifo's capacity on the same machine.
