@@ -16,7 +16,8 @@ Report = TypeVar("Report", pytest.TestReport, pytest.CollectReport)
 # What `make setup-all` and .ci/run install -> how the reason of a skip names it.
 NEEDED: Final = {
     "triton": r"\btriton\b",
-    "a C compiler": r"\bcompiler\b|\bkernel can't be compiled\b|\bno kernel here\b",
+    "a C compiler": r"\bcompiler\b|\bkernel can't be compiled\b"
+    r"|\bno kernel here\b(?!: the CPU has no AMX)",
     "the reader": r"\bheddle_reader\b|\breader has been trained\b",
     "llguidance": r"\bllguidance\b",
     "jsonschema": r"\bjsonschema\b",

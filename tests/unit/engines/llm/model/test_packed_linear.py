@@ -74,7 +74,10 @@ def test_blocked_weights_give_the_plain_layer_s_product(count, bias, inputs, out
     torch.testing.assert_close(BlockedLinear(linear)(rows), linear(rows), rtol=1e-2, atol=1e-2)
 
 
-@pytest.mark.skipif(not find_row_kernel(in_bfloat16=True).kernel, reason="no kernel here")
+@pytest.mark.skipif(
+    not find_row_kernel(in_bfloat16=True).kernel,
+    reason=f"no kernel here: {find_row_kernel(in_bfloat16=True).problem or 'the CPU has no AMX'}",
+)
 @torch.no_grad()
 def test_few_rows_are_multiplied_by_the_kernel_where_it_knows_the_layout(monkeypatch):
     asked = []
