@@ -129,7 +129,7 @@ def main() -> None:
         pulse.start()
         try:
             spec = _spec(start)
-            idle = IdleFlag.open(spec.idle_flag) if spec.idle_flag else None
+            idle = _opened(spec.idle_flag)
             if idle is not None:
                 idle.set(is_idle=False)
             engines = _build(spec, start.epoch, pulse)
@@ -268,12 +268,23 @@ def _spec(start: LaneStart) -> LaneSpec:
 
 def _borrow(spec: LaneSpec) -> None:
     """Compute on the cores of another lane, too, while that has nothing to do."""
-    if not spec.borrowed_flag:
+    flag = _opened(spec.borrowed_flag)
+    if flag is None:
         return
     from heddle.kernels.borrowed_threads import BORROWED  # torch, which not every lane has
 
-    flag = IdleFlag.open(spec.borrowed_flag)
     BORROWED.begin(flag.is_idle, spec.threads, spec.borrowed_threads)
+
+
+def _opened(path: str) -> IdleFlag | None:
+    """Return a flag; None where none is named or the system refuses: then no cores are lent."""
+    if not path:
+        return None
+    try:
+        return IdleFlag.open(path)
+    except OSError as error:
+        _log.warning("no cores are lent between lanes, as their flag can't be opened: %s", error)
+        return None
 
 
 def _build(spec: LaneSpec, epoch: int, pulse: Pulse) -> tuple[GuardedEngine, ...]:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain, repeat
 
@@ -18,10 +18,8 @@ def with_flags(specs: Sequence[LaneSpec]) -> tuple[list[LaneSpec], list[IdleFlag
     A lane borrows from another of these. Where the system has no such memory, none does.
     """
     known = {spec.name: spec for spec in specs}
-    flags: dict[str, IdleFlag] = {}
-    if hasattr(os, "memfd_create"):
-        lenders = {spec.borrows for spec in specs if spec.borrows and known[spec.borrows].cpus}
-        flags = {name: IdleFlag.make(f"{name}-idle") for name in sorted(lenders)}
+    lenders = {spec.borrows for spec in specs if spec.borrows and known[spec.borrows].cpus}
+    flags = _flags(sorted(lenders))
     found = []
     for spec in specs:
         if flag := flags.get(spec.name):
@@ -30,6 +28,16 @@ def with_flags(specs: Sequence[LaneSpec]) -> tuple[list[LaneSpec], list[IdleFlag
             spec = _borrowing(spec, known[spec.borrows].cpus, flag.path)
         found.append(spec)
     return found, list(flags.values())
+
+
+def _flags(names: Sequence[str]) -> dict[str, IdleFlag]:
+    if not hasattr(os, "memfd_create"):  # it is Linux's
+        return {}
+    try:
+        return {name: IdleFlag.make(f"{name}-idle") for name in names}
+    except OSError as error:
+        log.warning("no cores are lent between lanes, as there is no memory to share: %s", error)
+        return {}
 
 
 def _borrowing(spec: LaneSpec, lent: tuple[int, ...], flag: str) -> LaneSpec:
@@ -52,5 +60,5 @@ def _borrowing(spec: LaneSpec, lent: tuple[int, ...], flag: str) -> LaneSpec:
     )
 
 
-def _place(cpus: Iterator[int] | tuple[int, ...]) -> str:
+def _place(cpus: Sequence[int]) -> str:
     return "{" + ",".join(map(str, cpus)) + "}"

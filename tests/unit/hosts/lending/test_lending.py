@@ -10,10 +10,12 @@ import pytest
 
 from heddle.core.errors import ConfigError
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
+from heddle.hosts.lending import lent_cores
 from heddle.hosts.lending.idle_flag import IdleFlag
 from heddle.hosts.lending.lent_cores import with_flags
 from heddle.hosts.process import ProcessLane
 from tests.helpers.echo_engine import KINDS, EchoSettings, admit
+from tests.helpers.logged import logged
 from tests.helpers.open_files import check_none_left, open_files
 from tests.helpers.port_reader import PortReader
 from tests.helpers.server_state import eventually
@@ -87,3 +89,23 @@ def test_a_lane_that_starts_is_busy() -> None:
     with pytest.raises(ConfigError, match="nowhere"):
         ProcessLane(replace(spec, engines=(failing,)), flags=(flag,)).wait_ready()
     assert not flag.is_idle()
+
+
+def test_a_lane_starts_without_a_flag_that_it_cannot_open() -> None:
+    for field in ("idle_flag", "borrowed_flag"):
+        with ProcessLane(replace(lane("search"), **{field: "/proc/self/fd/99999"})) as search:
+            reader = PortReader(search.ports["echo"])
+            reader.port.send(admit(1, "text"))
+            reader.endings(1)
+
+
+def test_where_the_system_refuses_memory_nothing_is_lent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "memfd_create", refuse)
+    core = (min(os.sched_getaffinity(0)),)
+    specs = lane("search", core), lane("llm", core, borrows="search")
+    with logged(lent_cores.log) as lines:
+        assert with_flags(specs) == (list(specs), [])
+    assert "no cores are lent between lanes" in lines[0]
