@@ -52,8 +52,9 @@ def _ttft(place: Place, note: Note, chunks: int) -> dict[str, float]:
     return _headline(fusion_ttft.result(plan, device, dtypes, rows), note)
 
 
-def _kernel_by_default(wanted: str, *, on_gpu: bool) -> str:
-    return choose_attention(TRITON if wanted == "auto" else wanted, on_gpu=on_gpu)
+def _kernel_by_default(wanted: str, *, on_gpu: bool, gpu_problem: str = "") -> str:
+    wanted = TRITON if wanted == "auto" else wanted
+    return choose_attention(wanted, on_gpu=on_gpu, gpu_problem=gpu_problem)
 
 
 def _headline(found: dict[str, Any], note: Note) -> dict[str, float]:
