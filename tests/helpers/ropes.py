@@ -1,6 +1,6 @@
 """Models with every kind of RoPE that keys are turned by."""
 
-from heddle.engines.llm.model.fused_layers import FUSED_TYPES
+from heddle.engines.llm.model.fused_types import FUSED_TYPES
 from tests.helpers.tiny_models import FAMILIES, tiny_config, tiny_model
 
 DISTANCES = (0, 1, 100, 3000, 27000, -13)

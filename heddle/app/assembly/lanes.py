@@ -38,8 +38,8 @@ def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
         ConfigError: a lane can't have these engines or cores.
     """
     retrieval = _retrieval_lanes(plan)
-    lends = plan.placement.lends_to_llm and len(retrieval) == 1 and plan.cluster is None
-    return (*retrieval, *_llm_lanes(plan, lender=retrieval[0].name if lends else ""))
+    lender = retrieval[0].name if plan.placement.lends_to_llm else ""
+    return (*retrieval, *_llm_lanes(plan, lender))
 
 
 def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:
@@ -91,6 +91,7 @@ def _reading_lane(plan: ServerPlan) -> list[LaneSpec]:
 
 
 def _llm_lanes(plan: ServerPlan, lender: str) -> list[LaneSpec]:
+    """Return the LLM's lanes; they borrow the cores of `lender`, "" = of none."""
     if plan.generator is None:
         return []
     lanes, generator = [], plan.generator

@@ -169,7 +169,8 @@ def plan_placement(
             how; None, or with `kv_bytes`, nothing does.
         nodes: the cores of each NUMA node, where lanes are pinned; () = nodes don't matter.
         device: the GPU that KV pages lie on; None = they lie in the host's memory.
-        lend_cores: whether the LLM may compute on retrieval's cores, too, while that is idle.
+        lend_cores: whether the LLM computes on retrieval's cores, too, while that is idle, where
+            both have cores of their own.
 
     Raises:
         ConfigError: it doesn't fit; the message says what takes how much.

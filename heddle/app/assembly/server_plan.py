@@ -49,6 +49,8 @@ from heddle.costs.speculation import SHARED_BUSY_MAX
 from heddle.encoder.encoder_directory import EncoderDirectory
 from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
+from heddle.engines.llm.model.fused_types import fuses_on_cpu
+from heddle.engines.llm.text.chat_template import read_json
 from heddle.engines.vector.files.index_bytes import device_bytes, index_bytes, mode_of
 from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import graph_path
@@ -339,7 +341,7 @@ def plan_server(
         split,
         numa_nodes,
         device,
-        lend_cores=config.lend_cores,
+        lend_cores=_can_borrow(config, here, machine) and bool(config.index or readers),
     )
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
@@ -459,10 +461,21 @@ def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
     if config.weights != WHOLE:
         return False
     on_cpu = config.device == "cpu" or (config.device == "auto" and not machine.gpus)
-    dtype: str = config.dtype
-    if dtype == "auto":
-        dtype = auto_dtype(has_fast_bfloat16=machine.has_amx)
-    return on_cpu and dtype == "float32"
+    return on_cpu and _dtype_on_cpu(config, machine) == "float32"
+
+
+def _can_borrow(config: ServerConfig, generator: ModelFiles | None, machine: MachineFacts) -> bool:
+    """Whether the LLM may have idle cores of another lane: fused layers give them back. (ADR 60)"""
+    if generator is None or not config.lend_cores or config.engine_host != "process":
+        return False
+    model_type = str(read_json(generator.directory / "config.json").get("model_type"))
+    return fuses_on_cpu(model_type, _dtype_on_cpu(config, machine), has_amx=machine.has_amx)
+
+
+def _dtype_on_cpu(config: ServerConfig, machine: MachineFacts) -> str:
+    if config.dtype != "auto":
+        return config.dtype
+    return auto_dtype(has_fast_bfloat16=machine.has_amx)
 
 
 def _readers_bytes(readers: tuple[Reader, ...]) -> int:

@@ -10,12 +10,12 @@ from transformers.activations import SiLUActivation
 from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
 from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
+from heddle.engines.llm.model.fused_types import fuses_on_cpu
 from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
 from heddle.engines.llm.model.layer_steps import gate_states, norm_states
 from heddle.kernels.borrowed_threads import BORROWED
 from heddle.kernels.compiled_kernel import RowKernel, has_amx
 
-FUSED_TYPES: Final = ("llama", "mistral", "qwen2", "qwen3")
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
 
 
@@ -189,14 +189,11 @@ class FusedLayer(nn.Module):
 
 
 def can_fuse(model: Any) -> bool:  # noqa: ANN401 - transformers' class
-    """Whether the layers are of a kind that is known here, on a CPU, in a dtype that it is fast in.
-
-    That is float32, and with AMX bfloat16.
-    """
+    """Whether the layers are of a kind that is known here, on a CPU (`fuses_on_cpu`)."""
     config = model.config
     attention = model.model.layers[0].self_attn
-    is_fast = model.dtype is torch.float32 or (model.dtype is torch.bfloat16 and has_amx())
-    is_plain = config.model_type in FUSED_TYPES and is_fast
+    dtype = str(model.dtype).removeprefix("torch.")
+    is_plain = fuses_on_cpu(config.model_type, dtype, has_amx=has_amx())
     turns_all = 2 * model.model.rotary_emb.inv_freq.numel() == attention.head_dim
     return bool(is_plain and turns_all and model.device.type == "cpu")
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 from transformers.activations import SiLUActivation
 
 from heddle.engines.llm.attention.context import AttentionContext, attend_stored
-from heddle.engines.llm.model.fused_layers import FUSED_TYPES
+from heddle.engines.llm.model.fused_types import FUSED_TYPES
 from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
 
 SIZE_MAX: Final = 1 << 14  # of states that one program norms

@@ -1,5 +1,6 @@
 """What of a server's configuration and plan reaches its LLM lane."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -39,14 +40,39 @@ def test_the_limits_of_the_model_reach_its_lane(model: Path):
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
 
 
-def test_the_llm_borrows_from_the_one_lane_of_retrieval(model: Path):
-    config = ServerConfig(model, model, embedder=model)
+@pytest.fixture
+def llama(model: Path) -> Path:
+    """A model of a family whose layers are fused."""
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps({**config, "model_type": "llama"}))
+    return model
+
+
+def test_the_llm_borrows_from_the_one_lane_of_retrieval(llama: Path):
+    config = ServerConfig(llama, llama, embedder=llama)
     retrieval, llm = lanes_of(config, machine())
     assert (retrieval.borrows, llm.borrows) == ("", retrieval.name)
-    _, alone = lanes_of(replace(config, lend_cores=False), machine())
-    assert alone.borrows == ""
-    (without,) = lanes_of(ServerConfig(generator=model), machine())
-    assert without.borrows == ""
+
+
+@pytest.mark.parametrize(
+    "changes", [{"lend_cores": False}, {"dtype": "bfloat16"}, {"engine_host": "inline"}]
+)
+def test_what_cannot_give_cores_back_borrows_none(llama: Path, changes: dict[str, object]):
+    config = replace(ServerConfig(llama, llama, embedder=llama), **changes)
+    assert not plan_server(config, None, machine()).placement.lends_to_llm
+    assert all(lane.borrows == "" for lane in lanes_of(config, machine()))
+
+
+def test_layers_that_are_not_fused_borrow_none(model: Path):
+    lanes = lanes_of(ServerConfig(model, model, embedder=model), machine())
+    assert [lane.borrows for lane in lanes] == ["", ""]
+
+
+def test_an_llm_alone_has_no_one_to_borrow_from(llama: Path):
+    config = ServerConfig(generator=llama)
+    assert not plan_server(config, None, machine()).placement.lends_to_llm
+    (lane,) = lanes_of(config, machine())
+    assert lane.borrows == ""
 
 
 def test_the_shards_of_an_index_are_planned_for(model: Path):

@@ -5,12 +5,12 @@ import torch
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.engines.llm.model.fused_layers import (
-    FUSED_TYPES,
     FusedAttention,
     FusedNorm,
     can_fuse,
     fuse_layers,
 )
+from heddle.engines.llm.model.fused_types import FUSED_TYPES
 from heddle.engines.llm.model.packed_linear import pack_linears
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.reuse.gate import keys_can_be_rotated

@@ -6,7 +6,7 @@ from torch import nn
 
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.engines.llm.attention.choice import TRITON
-from heddle.engines.llm.model.fused_layers import FUSED_TYPES
+from heddle.engines.llm.model.fused_types import FUSED_TYPES
 from heddle.engines.llm.model.gpu_layers import (
     GpuAttention,
     GpuNorm,
