@@ -114,7 +114,7 @@ def measure_encoder(place: Place, note: Note) -> dict[str, float]:
                 if name == "recorded" and not _is_recorded(place, rows, length):
                     continue
                 batch = [range(5, 5 + length)] * rows
-                seconds = _seconds(place, lambda b=batch, w=worker: w.embed(b), untimed=2)
+                seconds = _seconds(place, lambda b=batch, w=worker: w.embed(b))
                 speed = rows * length / seconds
                 speeds[rows * length] = max(speeds.get(rows * length, 0.0), speed)
                 note({"batch": name, "rows": rows, "tokens": length, **_told(seconds, speed)})
@@ -152,9 +152,8 @@ def _recorded_cosine(
     for rows in row_counts:
         batch = [range(5, 21 + 7 * row) for row in range(rows)]
         expected = launched.embed(batch)
-        for _ in range(3):  # the third is replayed
-            cosines = (recorded.embed(batch) * expected).sum(axis=1)
-            smallest = min(smallest, float(cosines.min()))
+        cosines = (recorded.embed(batch) * expected).sum(axis=1)
+        smallest = min(smallest, float(cosines.min()))
     if not smallest >= COSINE_MIN:
         raise InternalError(f"vectors of recorded batches have a cosine of {smallest:.4f}")
     return smallest
@@ -189,13 +188,13 @@ def decodes(rows: int, context: int) -> StepBatch:
     return StepBatch(np.full(rows, FIRST_TOKEN), positions, slots, own)
 
 
-def _seconds(place: Place, call: Callable[[], object], untimed: int = 1) -> float:
-    """Return the median time of a step [s]; the first ones compile kernels, or record."""
+def _seconds(place: Place, call: Callable[[], object]) -> float:
+    """Return the median time of a step [s]; the first one compiles kernels."""
     taken: list[float] = []
-    for _ in range(untimed + place.sized(REPETITIONS, 1)):
+    for _ in range(place.sized(REPETITIONS, 1) + 1):
         started_s = time.perf_counter()
         call()
         if not place.is_interpreted:
             torch.cuda.synchronize(place.device)
         taken.append(time.perf_counter() - started_s)
-    return statistics.median(taken[untimed:])
+    return statistics.median(taken[1:])

@@ -4,20 +4,21 @@ A short batch is hundreds of short kernels, and a GPU waits for the host that la
 recording (a CUDA graph) launches all of them at once, but its shape is fixed. So a batch is padded
 to the next of a few shapes:
 
-1. One of many tokens, or larger than each shape, is launched kernel by kernel.
-2. The first two batches of a shape are launched so, too. The first loads what the kernels need. The
-   second is timed, and then the shape is recorded and its replay timed. A lane does this for all
-   shapes when it starts: no request waits for it, and no profile takes it for a slow step.
-3. Later batches of the shape are replayed, unless a replay takes longer than the quickest launch
-   of any batch. Then the shape is bound by computing, and padding would only add to it.
-4. After a failure to record, all batches are launched, and the log says why: the model waits for
+1. All shapes are recorded when a lane starts: no request waits for it, and no profile takes it for
+   a slow step. The first launch of a shape loads what its kernels need, the second is timed, and
+   then the shape is recorded and its replay timed.
+2. A shape whose replay takes longer than the quickest launch of any is not replayed: it is bound
+   by computing, and padding would only add to it. Nor is a batch larger than each shape.
+3. After a failure to record, all batches are launched, and the log says why: the model waits for
    the device in its midst, say.
 """
 
 import bisect
+import itertools
 import logging
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import torch
@@ -31,7 +32,6 @@ log = logging.getLogger(__name__)
 ROW_COUNTS: Final = (1, 2, 4, 8, 16, 32, 64)
 LENGTHS: Final = (16, 32, 64, 128, 256, 512)  # of rows [tokens]
 BATCH_TOKENS_MAX: Final = 8192  # of a recorded batch, with its padding
-REPLAYS_TIMED: Final = 2
 
 Shape = tuple[int, int]
 """Rows of a batch, and tokens of each of them."""
@@ -63,11 +63,7 @@ class RecordedEncoder:
         self._lengths = sorted({min(length, length_max) for length in LENGTHS})
         # Recordings read them where they lie.
         self._inputs = torch.zeros(2 * BATCH_TOKENS_MAX, dtype=torch.long, device=device)
-        self._launched: set[Shape] = set()
-        self._launch_s = math.inf  # of the quickest batch that was launched
         self._recordings: dict[Shape, tuple[Tensor, Callable[[], None]]] = {}
-        self._replay_s: dict[Shape, float] = {}
-        self._is_recordable = True
 
     @property
     def dtype(self) -> torch.dtype:
@@ -80,56 +76,49 @@ class RecordedEncoder:
         Shapes: states [n, l, d] float32; mask [n, l] int64; l is the longest row's length.
         """
         shape = self._shape_of(len(rows), max(map(len, rows)))
-        if shape is None or not self._is_recordable:
+        if shape not in self._recordings:
             return self._encoder.states(rows)
-        if shape in self._recordings:
-            if self._replay_s[shape] > self._launch_s:
-                return self._encoder.states(rows)
-            return self._replayed(rows, shape)
-        found, seconds = self._timed(lambda: self._encoder.states(rows))
-        self._launch_s = min(self._launch_s, seconds)
-        if shape in self._launched:
-            self._record(rows, shape)
-        self._launched.add(shape)
-        return found
+        return self._replayed(rows, shape)
 
     @torch.inference_mode()
     def record_shapes(self) -> None:
-        """Record every shape, the largest first: smaller ones fit into its memory."""
-        shapes = [(rows, length) for rows in ROW_COUNTS for length in self._lengths]
-        for rows, length in sorted(shapes, key=math.prod, reverse=True):
-            for _ in range(2):
-                if self._is_recordable and rows * length <= BATCH_TOKENS_MAX:
-                    self.states([[0] * length] * rows)
+        """Record every shape that is replayed quicker than launched; where one fails, none."""
+        launch_s, replay_s = math.inf, dict[Shape, float]()
+        for shape in self._shapes():
+            rows = [[0] * shape[1]] * shape[0]
+            self._encoder.states(rows)
+            launch_s = min(launch_s, self._seconds(partial(self._encoder.states, rows)))
+            ids, mask = self._filled(rows, shape)
+            compute = partial(self._encoder.compute, ids, mask)
+            try:
+                self._recordings[shape] = self._recorder.record(compute)
+            except RuntimeError as error:  # it waits for the device, or there is too little memory
+                self._recordings.clear()
+                log.warning(
+                    "the encoder's short batches are launched kernel by kernel, as they can't be "
+                    "recorded: %s",
+                    error,
+                )
+                return
+            replays = (self._seconds(partial(self._replayed, rows, shape)) for _ in range(2))
+            replay_s[shape] = min(replays)
+        for shape, seconds in replay_s.items():
+            if seconds > launch_s:
+                del self._recordings[shape]
 
-    def _shape_of(self, rows: int, length: int) -> Shape | None:
-        """Return the smallest shape that holds a batch; None where it isn't recorded."""
+    def _shapes(self) -> list[Shape]:
+        """Return all shapes, the largest first: smaller ones fit into its memory."""
+        shapes = itertools.product(ROW_COUNTS, self._lengths)
+        recorded = (shape for shape in shapes if math.prod(shape) <= BATCH_TOKENS_MAX)
+        return sorted(recorded, key=math.prod, reverse=True)
+
+    def _shape_of(self, rows: int, length: int) -> Shape:
+        """Return the smallest shape that holds a batch; the batch's own where none does."""
         row_index = bisect.bisect_left(ROW_COUNTS, rows)
         length_index = bisect.bisect_left(self._lengths, length)
         if row_index == len(ROW_COUNTS) or length_index == len(self._lengths):
-            return None
-        shape = ROW_COUNTS[row_index], self._lengths[length_index]
-        return shape if math.prod(shape) <= BATCH_TOKENS_MAX else None
-
-    def _record(self, rows: Sequence[Sequence[int]], shape: Shape) -> None:
-        """Record a shape with these rows; where that fails, never again."""
-        ids, mask = self._filled(rows, shape)
-        try:
-            self._recordings[shape] = self._recorder.record(
-                lambda: self._encoder.compute(ids, mask)
-            )
-        except RuntimeError as error:  # it waits for the device, or there is too little memory
-            self._is_recordable = False
-            self._recordings.clear()
-            log.warning(
-                "the encoder's short batches are launched kernel by kernel, as they can't be "
-                "recorded: %s",
-                error,
-            )
-            return
-        self._replay_s[shape] = min(
-            self._timed(lambda: self._replayed(rows, shape))[1] for _ in range(REPLAYS_TIMED)
-        )
+            return rows, length
+        return ROW_COUNTS[row_index], self._lengths[length_index]
 
     def _replayed(self, rows: Sequence[Sequence[int]], shape: Shape) -> States:
         """Return what a shape's recording computes of these rows."""
@@ -149,9 +138,9 @@ class RecordedEncoder:
         inputs = self._inputs[: both.numel()].view(both.shape)
         return inputs.copy_(both, non_blocking=True)
 
-    def _timed(self, run: Callable[[], States]) -> tuple[States, float]:
-        """Return states, and how long the device took for them [s]."""
+    def _seconds(self, run: Callable[[], States]) -> float:
+        """Return how long the device takes for states [s]."""
         started_s = self._clock.now_s()
-        found = run()
-        found[0][0, 0, 0].item()  # waits for the device
-        return found, self._clock.now_s() - started_s
+        states, _ = run()
+        states[0, 0, 0].item()  # waits for the device
+        return self._clock.now_s() - started_s

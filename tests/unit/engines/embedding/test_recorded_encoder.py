@@ -40,11 +40,11 @@ class LaunchingEncoder(PaddedEncoder):
 
     def __init__(self, model, clock):
         super().__init__(model, DEVICE)
-        self.launches, self.launch_s, self._clock = 0, LAUNCH_S, clock
+        self.launches, self._clock = 0, clock
 
     def states(self, rows):
         self.launches += 1
-        self._clock.time_s += self.launch_s
+        self._clock.time_s += LAUNCH_S
         return super().states(rows)
 
     def compute(self, ids, mask):
@@ -54,19 +54,19 @@ class LaunchingEncoder(PaddedEncoder):
 
 
 class TimedRecorder:
-    """A recorder whose replays take a set time, and are counted."""
+    """A recorder whose replays are counted, and take a time that depends on a batch's tokens."""
 
-    def __init__(self, clock):
+    def __init__(self, clock, replay_s=lambda tokens: REPLAY_S):
         self._inner = CudaRecorder(DEVICE) if DEVICE.type == "cuda" else HostRecorder()
         self.recordings = self.replays = 0
-        self.replay_s, self._clock = REPLAY_S, clock
+        self._replay_s, self._clock = replay_s, clock
 
     def record(self, run):
         outputs, replay = self._inner.record(run)
         self.recordings += 1
 
         def counted():
-            self._clock.time_s += self.replay_s
+            self._clock.time_s += self._replay_s(outputs.shape[0] * outputs.shape[1])
             self.replays += 1
             replay()
 
@@ -74,11 +74,15 @@ class TimedRecorder:
 
 
 class FailingRecorder:
+    """Fails at the third shape."""
+
     def __init__(self):
         self.tries = 0
 
     def record(self, run):
         self.tries += 1
+        if self.tries < 3:
+            return HostRecorder().record(run)
         raise RuntimeError("operation not permitted when stream is capturing")
 
 
@@ -97,16 +101,15 @@ def small_model(family="bert", **sizes):
     return model(config(**(settings | more | sizes))).eval().to(DEVICE)
 
 
-def recorded(model, recorder=None, length_max=LENGTH_MAX):
-    """Return the encoder that launches, the one that replays, and the recorder."""
-    clock = ManualClock()
+def recorded(model, recorder=None, clock=None, length_max=LENGTH_MAX):
+    """Return the encoder that launches, the one that has recorded all shapes, and the recorder."""
+    clock = clock or ManualClock()
     launching = LaunchingEncoder(model, clock)
     recorder = recorder or TimedRecorder(clock)
-    return (
-        launching,
-        RecordedEncoder(launching, DEVICE, recorder, clock, length_max=length_max),
-        recorder,
-    )
+    encoder = RecordedEncoder(launching, DEVICE, recorder, clock, length_max=length_max)
+    encoder.record_shapes()
+    launching.launches = recorder.replays = 0
+    return launching, encoder, recorder
 
 
 def texts(*lengths):
@@ -118,25 +121,15 @@ def states_of(encoder, rows):
         return encoder.states(rows)
 
 
-BATCHES = [(1,), (3, 16, 9), (17,) * 8, (60, 2, 33, 5, 40), (5, 90)]
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_replayed_batches_have_the_states_of_launched_ones(family):
-    if DEVICE.type == "cuda" and family == "mpnet":
-        pytest.skip("MPNet copies positions from the host in each batch, which no GPU records")
     model = small_model(family)
-    _, encoder, recorder = recorded(model)
-    for _ in range(2):
-        for lengths in BATCHES:
-            states_of(encoder, texts(*lengths))
-    assert recorder.recordings == len(BATCHES)
+    launching, encoder, recorder = recorded(model)
     plain = PaddedEncoder(model, DEVICE)
-    for lengths in [*BATCHES, (2,), (1, 2, 14, 3), (64,) * 7, (33,), (100, 1)]:
+    batches = [(1,), (3, 16, 9), (17,) * 8, (60, 2, 33, 5, 40), (100, 1), (1, 2, 14, 3), (33,)]
+    for lengths in batches:
         rows = texts(*lengths)
-        before = recorder.replays
         (states, mask), (expected, expected_mask) = states_of(encoder, rows), states_of(plain, rows)
-        assert recorder.replays == before + (lengths != (33,)), lengths
         assert states.shape == expected.shape
         assert states.dtype == torch.float32
         assert torch.equal(mask, expected_mask)
@@ -144,28 +137,18 @@ def test_replayed_batches_have_the_states_of_launched_ones(family):
             "what padding gives is multiplied by 0, which needs a number"
         )
         torch.testing.assert_close(states[mask == 1], expected[mask == 1], rtol=1e-4, atol=1e-5)
+    # MPNet copies positions from the host in each batch, which a GPU can't record.
+    is_recorded = not (DEVICE.type == "cuda" and family == "mpnet")
+    found = recorder.replays, launching.launches
+    assert found == ((len(batches), 0) if is_recorded else (0, len(batches)))
 
 
-def test_a_shape_is_recorded_with_its_second_batch_and_replayed_from_the_third_on():
-    launching, encoder, recorder = recorded(small_model())
-    counts = []
-    for lengths in [(5,), (16,), (9,), (2,)]:
-        before = recorder.replays
+def test_every_shape_is_recorded_once_when_a_lane_starts():
+    _, encoder, recorder = recorded(small_model(max_position_embeddings=70), length_max=70)
+    assert recorder.recordings == 28  # 7 numbers of rows, 4 lengths
+    for lengths in [(5,), (16,), (70, 3), (2,) * 64]:
         states_of(encoder, texts(*lengths))
-        counts.append((launching.launches, recorder.recordings, recorder.replays - before))
-    timed = recorded_encoder.REPLAYS_TIMED
-    assert counts == [(1, 0, 0), (2, 1, timed), (2, 1, 1), (2, 1, 1)]
-
-
-def test_a_lane_that_starts_records_all_shapes_so_that_each_batch_is_replayed():
-    launching, encoder, recorder = recorded(small_model(max_position_embeddings=70), length_max=70)
-    encoder.record_shapes()
-    launches, replays = launching.launches, recorder.replays
-    assert (launches, recorder.recordings) == (2 * 28, 28)  # 7 numbers of rows, 4 lengths
-    for lengths in BATCHES[:-1]:
-        states_of(encoder, texts(*lengths))
-    assert launching.launches == launches
-    assert recorder.replays == replays + len(BATCHES) - 1
+    assert (recorder.recordings, recorder.replays) == (28, 4)
 
 
 @pytest.mark.parametrize(
@@ -175,48 +158,36 @@ def test_a_lane_that_starts_records_all_shapes_so_that_each_batch_is_replayed():
 )
 def test_batches_of_other_shapes_are_launched(lengths):
     launching, encoder, recorder = recorded(small_model())
-    for _ in range(3):
-        states_of(encoder, texts(*lengths))
-    assert launching.launches == 3
-    assert recorder.recordings == 0
+    states_of(encoder, texts(*lengths))
+    assert (launching.launches, recorder.replays) == (1, 0)
 
 
 def test_no_batch_is_padded_beyond_what_the_model_takes():
     model = small_model(max_position_embeddings=40)
-    launching, encoder, recorder = recorded(model, length_max=40)
-    for _ in range(3):
-        states, _ = states_of(encoder, texts(40, 35))
+    _, encoder, recorder = recorded(model, length_max=40)
+    states, _ = states_of(encoder, texts(40, 35))
     expected, _ = states_of(PaddedEncoder(model, DEVICE), texts(40, 35))
-    assert launching.launches == 2
-    assert recorder.recordings == 1
+    assert recorder.replays == 1
     torch.testing.assert_close(states[0], expected[0], rtol=1e-4, atol=1e-5)
 
 
 def test_a_shape_whose_replay_takes_longer_than_the_quickest_launch_is_launched():
-    launching, encoder, recorder = recorded(small_model())
-    recorder.replay_s = 14.0
-    for _ in range(3):
-        states_of(encoder, texts(*[50] * 8))
-    assert launching.launches == 2, "14 s are less than 15"
-    launching.launch_s = 13.0
-    states_of(encoder, texts(5))
-    states_of(encoder, texts(*[50] * 8))
-    assert launching.launches == 4
+    clock = ManualClock()
+    slower_above = TimedRecorder(clock, lambda tokens: REPLAY_S if tokens <= 512 else 16.0)
+    launching, encoder, recorder = recorded(small_model(), slower_above, clock)
+    states_of(encoder, texts(*[64] * 8))
+    assert (launching.launches, recorder.replays) == (0, 1)
+    states_of(encoder, texts(*[65] * 8))
+    assert (launching.launches, recorder.replays) == (1, 1)
 
 
 def test_a_model_that_cannot_be_recorded_is_launched_and_the_log_says_so_once():
-    recorder = FailingRecorder()
-    launching, encoder, _ = recorded(small_model(), recorder)
-    rows = texts(5, 9)
     with logged(recorded_encoder.log) as lines:
-        encoder.record_shapes()
-        launching.launches = 0
-        for _ in range(4):
-            states, _ = states_of(encoder, rows)
-        states_of(encoder, texts(50))
-        states_of(encoder, texts(50))
-    assert launching.launches == 6
-    assert recorder.tries == 1
+        launching, encoder, recorder = recorded(small_model(), FailingRecorder())
+    assert recorder.tries == 3
+    rows = texts(5, 9)
+    states, _ = states_of(encoder, rows)
+    assert launching.launches == 1
     [line] = lines
     assert "launched kernel by kernel" in line
     assert "not permitted when stream is capturing" in line
@@ -228,8 +199,6 @@ def test_a_model_that_cannot_be_recorded_is_launched_and_the_log_says_so_once():
 def test_states_outlive_the_next_batch(dtype):
     _, encoder, _ = recorded(small_model().to(dtype))
     rows, others = texts(5, 9), texts(7, 3)[::-1]
-    for _ in range(2):
-        states_of(encoder, rows)
     states, mask = states_of(encoder, rows)
     kept, kept_mask = states.clone(), mask.clone()
     later, _ = states_of(encoder, others)
@@ -244,7 +213,6 @@ def test_the_largest_shapes_fit_the_room_for_inputs():
     _, encoder, recorder = recorded(small_model())
     for lengths in [(512,) * 16, (128,) * 64]:
         assert sum(lengths) == BATCH_TOKENS_MAX
-        for _ in range(3):
-            states, _ = states_of(encoder, texts(*lengths))
+        states, _ = states_of(encoder, texts(*lengths))
         assert states.isfinite().all()
-    assert recorder.recordings == 2
+    assert recorder.replays == 2
