@@ -5,7 +5,8 @@
   chooses how searches run (one call a query, whole batches, sub-stages), whether the LLM has the
   cores that retrieval leaves or all of them, then the prompt chunk (256, 512 or 1,024), by the
   throughput of a short saturated run each. All engines have this chunk.
-* asyncio_same: the same programs on Heddle's engines, which serve the shortest call first.
+* asyncio_same: the same programs on Heddle's engines, which serve the shortest call first. Like
+  Heddle's own, their LLM has retrieval's cores as well while those are idle.
 * heddle: the runtime on those engines, exact.
 * heddle_approx: the runtime with chunk KV by FusionRAG at 15 %. The store was filled beforehand
   with what another day's questions retrieve most, at most 4,096 chunks. RAGPulse says how popular

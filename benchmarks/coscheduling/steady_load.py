@@ -117,6 +117,7 @@ async def _measure(
     cell.engines = {
         "calls": setting.calls.value,
         "prompt_chunk": setting.prompt_chunk,
+        "is_llm_everywhere": setting.is_llm_everywhere,
         "nprobes": list(bed.nprobes),
     }
     with ExitStack() as started:
