@@ -88,7 +88,7 @@ async def _measured(
             own_capacity = await bed.capacity_per_s(everyone[-1], asks)
             note({"cell": cell, "capacity_per_s": capacity, "own_capacity_per_s": own_capacity})
             found[f"x_fifo_capacity_{cell.replace(' ', '_')}"] = own_capacity / capacity
-            count, blocks = place.sized((80, 3), (2, 1))
+            count, blocks = place.sized((160, 4), (2, 1))
             ran: list[Ran] = []
             for block in bed.asks(count, blocks, LOAD * capacity, 3 + 10 * number, mix):
                 done = len(ran) // len(everyone)

@@ -90,7 +90,7 @@ PARTS: Final = (
         "workflows-light",
         "benchmarks.gpu.workflow_load:light",
         "workflows, light searches",
-        100,
+        110,
         _SEARCHES,
     ),
     Part(
@@ -105,7 +105,7 @@ PARTS: Final = (
         "workflows-heavy",
         "benchmarks.gpu.workflow_load:heavy",
         "workflows, heavy searches",
-        110,
+        150,
         _SEARCHES,
     ),
     Part(
@@ -118,7 +118,7 @@ PARTS: Final = (
         "workflows-pairs",
         "benchmarks.gpu.workflow_load:pairs",
         "two workflows at a time",
-        120,
+        190,
         _SEARCHES,
     ),
     Part(
