@@ -89,6 +89,7 @@ class Bed:
             self.index,
             setting.calls,
             is_llm_everywhere=setting.is_llm_everywhere,
+            is_search_everywhere=setting.is_search_everywhere,
             lend_cores=False,
             max_num_batched_tokens=setting.prompt_chunk,
             batching="blind",
@@ -137,7 +138,7 @@ class Bed:
         for one in self.tried:
             self.journal.note("tried", {"cell": self.name, **one.record()})
         setting = best_of(self.tried)
-        print(f"{self.name}: {FIFO} has {setting.calls.value}, {setting.prompt_chunk}", flush=True)
+        print(f"{self.name}: {FIFO} has {setting.words}", flush=True)
         return setting
 
     async def capacity_per_s(self, contender: Contender, asks: Sequence[Ask]) -> float:

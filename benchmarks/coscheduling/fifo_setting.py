@@ -11,15 +11,23 @@ PROMPT_CHUNKS: Final = (256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class FifoSetting:
-    """How the vector engine takes queries, the most tokens of one LLM step, and the LLM's cores.
+    """How the vector engine takes queries, the most tokens of one LLM step, and who has all cores.
 
     `is_llm_everywhere`: it has as many threads as there are cores, on any of them, instead of the
-    cores that retrieval leaves.
+    cores that retrieval leaves; `is_search_everywhere`: so has retrieval, instead of its share.
     """
 
     calls: SearchCalls = SearchCalls.SUBSTAGES
     prompt_chunk: int = 512
     is_llm_everywhere: bool = False
+    is_search_everywhere: bool = False
+
+    @property
+    def words(self) -> str:
+        """What the screen says of it."""
+        llm = ", the LLM on all cores" if self.is_llm_everywhere else ""
+        search = ", searches on all cores" if self.is_search_everywhere else ""
+        return f"{self.calls.value}, prompt chunk {self.prompt_chunk}{llm}{search}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,9 @@ class Tried:
 async def tried_settings(
     measure: Callable[[FifoSetting], Awaitable[float]], most: int
 ) -> list[Tried]:
-    """Try the ways of searching, all cores for the LLM, and other prompt chunks with the best.
+    """Try ways of searching, then all cores for the LLM, for searches, and other prompt chunks.
+
+    Each is tried with the best of what was tried before it.
 
     Args:
         measure: returns the throughput with a setting [1/s].
@@ -46,9 +56,9 @@ async def tried_settings(
     """
     calls = [FifoSetting(calls) for calls in reversed(SearchCalls)]
     tried = [await _try(setting, measure) for setting in calls[:most]]
-    if len(tried) < most:
-        everywhere = replace(best_of(tried), is_llm_everywhere=True)
-        tried.append(await _try(everywhere, measure))
+    for change in ({"is_llm_everywhere": True}, {"is_search_everywhere": True}):
+        if len(tried) < most:
+            tried.append(await _try(replace(best_of(tried), **change), measure))
     chunks = [replace(best_of(tried), prompt_chunk=chunk) for chunk in PROMPT_CHUNKS]
     known = [one.setting for one in tried]
     others = [setting for setting in chunks if setting not in known]
@@ -62,9 +72,5 @@ def best_of(tried: list[Tried]) -> FifoSetting:
 
 async def _try(setting: FifoSetting, measure: Callable[[FifoSetting], Awaitable[float]]) -> Tried:
     per_s = await measure(setting)
-    print(
-        f"asyncio_fifo with {setting.calls.value}, prompt chunk {setting.prompt_chunk}"
-        f"{', the LLM on all cores' if setting.is_llm_everywhere else ''}: {per_s:.2f} questions/s",
-        flush=True,
-    )
+    print(f"asyncio_fifo with {setting.words}: {per_s:.2f} questions/s", flush=True)
     return Tried(setting, per_s)

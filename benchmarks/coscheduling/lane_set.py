@@ -17,6 +17,7 @@ from heddle.app.assembly.server_plan import ServerPlan, plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.build import EmbeddingSettings
 from heddle.engines.llm.build import LlmSettings
 from heddle.engines.llm.text.prompt_tokenizer import PromptTokenizer
 from heddle.engines.vector.build import VectorSettings
@@ -86,6 +87,7 @@ def lane_set(
     /,
     llm: str = "reader",
     is_llm_everywhere: bool = False,
+    is_search_everywhere: bool = False,
     **settings: object,
 ) -> Iterator[LaneSet]:
     """Start the lanes of a server; they end with the block.
@@ -97,6 +99,7 @@ def lane_set(
         disk_bytes_per_s: what stored KV is read at [bytes/s]; None = as fast as the disk is.
         llm: the model that writes.
         is_llm_everywhere: its lane has as many threads as there are cores, on any of them.
+        is_search_everywhere: retrieval's lane likewise.
         settings: of the server.
     """
     config = ServerConfig.of(llm, index, settings)
@@ -104,8 +107,12 @@ def lane_set(
         cluster, limits = open_cluster(config, ending), LaneLimits()
         plan = plan_server(config, store, nodes=cluster.facts)
         specs = _specs(plan, heavy, calls, disk_bytes_per_s)
-        if is_llm_everywhere:
-            specs = [_everywhere(spec, read_machine().cores) for spec in specs]
+        for spreads, kinds in (
+            (is_llm_everywhere, (LlmSettings,)),
+            (is_search_everywhere, (VectorSettings, HeavySettings, EmbeddingSettings)),
+        ):
+            if spreads:
+                specs = [_everywhere(spec, kinds, read_machine().cores) for spec in specs]
         lanes = start_lanes(specs, limits, cluster.starter(plan.cluster, limits))
         for lane in lanes:
             ending.callback(lane.close)
@@ -129,12 +136,12 @@ def _specs(
     return [replace(lane, engines=tuple(map(serving, lane.engines))) for lane in lanes]
 
 
-def _everywhere(lane: LaneSpec, cores: int) -> LaneSpec:
-    """Return an LLM's lane with a thread for each core and pinned to none; others as they are."""
+def _everywhere(lane: LaneSpec, kinds: tuple[type, ...], cores: int) -> LaneSpec:
+    """Return a lane of such engines with a thread for each core, pinned to none; others as is."""
     engines = [
-        replace(engine, settings=replace(engine.settings, threads=cores))
+        replace(engine, settings=replace(engine.settings, threads=cores))  # type: ignore[type-var]
         for engine in lane.engines
-        if isinstance(engine.settings, LlmSettings)
+        if isinstance(engine.settings, kinds)
     ]
     return replace(lane, engines=tuple(engines), cpus=(), threads=cores) if engines else lane
 

@@ -118,6 +118,7 @@ async def _measure(
         "calls": setting.calls.value,
         "prompt_chunk": setting.prompt_chunk,
         "is_llm_everywhere": setting.is_llm_everywhere,
+        "is_search_everywhere": setting.is_search_everywhere,
         "nprobes": list(bed.nprobes),
     }
     with ExitStack() as started:

@@ -512,7 +512,7 @@ class ServerConfig:
     )
     lend_cores: bool = setting(
         True,
-        "whether the LLM computes on retrieval's cores, too, while that is idle",
+        "whether the LLM computes on retrieval's cores, too, while that is idle, and the reverse",
         details="where both have cores of their own on one NUMA node, one lane each",
         group=LANES,
     )

@@ -36,6 +36,7 @@ from heddle.hosts.wire.framing import ChannelClosed, Framing, MessageTooLarge
 from heddle.hosts.wire.held_frames import HeldFrames
 from heddle.hosts.wire.sealed import STATE_BYTES, Sealed, SealState
 from heddle.hosts.wire.shared_memory import SharedMemory
+from heddle.kernels.borrowed_cores import BORROWED_CORES
 from heddle.runtime.supervision import Heartbeat
 
 _log = logging.getLogger(__name__)
@@ -271,9 +272,12 @@ def _borrow(spec: LaneSpec) -> None:
     flag = _opened(spec.borrowed_flag)
     if flag is None:
         return
+    if spec.only_scans_borrow:
+        BORROWED_CORES.begin(flag.is_idle, spec.borrowed_cpus)
+        return
     from heddle.kernels.borrowed_threads import BORROWED  # torch, which not every lane has
 
-    BORROWED.begin(flag.is_idle, spec.threads, spec.borrowed_threads)
+    BORROWED.begin(flag.is_idle, spec.threads, len(spec.borrowed_cpus))
 
 
 def _opened(path: str) -> IdleFlag | None:

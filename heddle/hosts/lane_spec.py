@@ -58,7 +58,9 @@ class LaneSpec:
         borrows: the lane whose cores it may compute on while that is idle; "" = none.
         idle_flag: where it says whether it is idle; "" = it needn't say (`lending`).
         borrowed_flag: where the lane says so that it borrows from; "" = it borrows from none.
-        borrowed_threads: more threads while that lane is idle.
+        borrowed_cpus: its cores.
+        only_scans_borrow: scans of lists alone go there, by threads of their own; else those of the
+            numeric libraries do.
     Raises: ConfigError: no engine, a name twice, a core that this process may not use.
     """
 
@@ -71,7 +73,8 @@ class LaneSpec:
     borrows: str = ""
     idle_flag: str = ""
     borrowed_flag: str = ""
-    borrowed_threads: int = 0
+    borrowed_cpus: tuple[int, ...] = ()
+    only_scans_borrow: bool = False
 
     def __post_init__(self) -> None:
         names = [engine.name for engine in self.engines]

@@ -39,7 +39,10 @@ def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
     """
     retrieval = _retrieval_lanes(plan)
     lender = retrieval[0].name if plan.placement.lends_to_llm else ""
-    return (*retrieval, *_llm_lanes(plan, lender))
+    llm = _llm_lanes(plan, lender)
+    if plan.placement.lends_to_scans and retrieval:
+        retrieval[0] = replace(retrieval[0], borrows=llm[0].name, only_scans_borrow=True)
+    return (*retrieval, *llm)
 
 
 def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:

@@ -30,7 +30,8 @@ class Placement:
     those of each CPU lane that only embeds; where they are lent, they are the LLM's. A lane on an
     accelerator takes one thread, on any core. `split` says why there are `kv_bytes`, where a memory
     profile does. With a `device` they lie there, and are no part of `total_bytes`. `lends_to_llm`:
-    the LLM computes on retrieval's cores, too, while that has nothing to do (ADR 60).
+    the LLM computes on retrieval's cores, too, while that has nothing to do; `lends_to_scans`: and
+    scans of lists on the LLM's (ADR 60).
 
     Lanes are pinned only where this process may use its cores whole: under a quota of fewer
     cores than it sees, every server of the host would pin itself to the same first ones.
@@ -52,6 +53,7 @@ class Placement:
     split: MemorySplit | None = None
     device: DevicePlan | None = None
     lends_to_llm: bool = False
+    lends_to_scans: bool = False
 
     @property
     def llm_cpus(self) -> Cores:
@@ -138,6 +140,7 @@ class Placement:
             packs = self.packs_weights and role.decodes
             lent = self._cores(self.retrieval_cpus) if self.lends_to_llm else ""
             also = f" (and {lent} while retrieval is idle)" if lent else ""
+            also += " (lent to scans of whole vectors while idle)" if self.lends_to_scans else ""
             yield (
                 f"{name}: {self._cores(cpus)}{also}, {mib(self.kv_bytes)} of KV pages{where}"
                 + (", weights packed for decoding" if packs else "")
@@ -157,7 +160,8 @@ def plan_placement(
     nodes: Sequence[Cores] = (),
     device: DevicePlan | None = None,
     *,
-    lend_cores: bool = True,
+    lends_to_llm: bool = True,
+    lends_to_scans: bool = True,
 ) -> Placement:
     """Return a plan that fits the machine.
 
@@ -169,8 +173,9 @@ def plan_placement(
             how; None, or with `kv_bytes`, nothing does.
         nodes: the cores of each NUMA node, where lanes are pinned; () = nodes don't matter.
         device: the GPU that KV pages lie on; None = they lie in the host's memory.
-        lend_cores: whether the LLM computes on retrieval's cores, too, while that is idle, where
+        lends_to_llm: whether the LLM computes on retrieval's cores, too, while that is idle, where
             both have cores of their own.
+        lends_to_scans: whether scans of lists use the LLM's likewise.
 
     Raises:
         ConfigError: it doesn't fit; the message says what takes how much.
@@ -183,6 +188,7 @@ def plan_placement(
         )
     is_pinned = machine.cores == len(machine.cpus)
     shares = share_cores(nodes or _one_node(machine, demand), demand)
+    can_lend = is_pinned and len(nodes) < 2 and _can_lend(shares, demand)
     cpu_lanes = len(shares.embedding)
     limit = int(machine.memory_limit_bytes * MEMORY_SHARE)
     processes = demand.processes(cpu_lanes) * PROCESS_BYTES
@@ -229,12 +235,13 @@ def plan_placement(
         retrieval_lanes=demand.retrieval_lanes,
         split=split,
         device=device,
-        lends_to_llm=lend_cores and is_pinned and len(nodes) < 2 and _can_lend(shares, demand),
+        lends_to_llm=can_lend and lends_to_llm,
+        lends_to_scans=can_lend and lends_to_scans,
     )
 
 
 def _can_lend(shares: CoreShares, demand: Demand) -> bool:
-    """Whether retrieval, one lane, has cores of its own to lend to an LLM, one lane on the CPU."""
+    """Whether retrieval and an LLM on the CPU, one lane each, have cores of their own to lend."""
     takers = set(chain(*shares.llm, *shares.embedding))
     is_apart = takers.isdisjoint(shares.retrieval)
     return is_apart and len(shares.llm) == demand.retrieval_lanes == 1 and demand.llm_on_cpu

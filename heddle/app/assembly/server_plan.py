@@ -341,7 +341,8 @@ def plan_server(
         split,
         numa_nodes,
         device,
-        lend_cores=_can_borrow(config, here, machine) and bool(config.index or readers),
+        lends_to_llm=_can_borrow(config, here, machine) and bool(config.index or readers),
+        lends_to_scans=_lends(config) and config.index is not None,
     )
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
@@ -464,9 +465,14 @@ def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
     return on_cpu and _dtype_on_cpu(config, machine) == "float32"
 
 
+def _lends(config: ServerConfig) -> bool:
+    """Whether lanes may lend cores to each other. (ADR 60)"""
+    return config.lend_cores and config.engine_host == "process"
+
+
 def _can_borrow(config: ServerConfig, generator: ModelFiles | None, machine: MachineFacts) -> bool:
     """Whether the LLM may have idle cores of another lane: fused layers give them back. (ADR 60)"""
-    if generator is None or not config.lend_cores or config.engine_host != "process":
+    if generator is None or not _lends(config):
         return False
     model_type = str(read_json(generator.directory / "config.json").get("model_type"))
     return fuses_on_cpu(model_type, _dtype_on_cpu(config, machine), has_amx=machine.has_amx)

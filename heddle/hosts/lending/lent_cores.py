@@ -43,21 +43,19 @@ def _flags(names: Sequence[str]) -> dict[str, IdleFlag]:
 def _borrowing(spec: LaneSpec, lent: tuple[int, ...], flag: str) -> LaneSpec:
     """Return a lane that may use these cores, too.
 
-    Its OpenMP threads have a place each: as many as it has itself on any of its cores, the others
-    on those that are lent. All its other threads begin on its own cores and stay there.
+    Where more than its scans borrow, its OpenMP threads have a place each: as many as it has itself
+    on any of its cores, the others on those that are lent. All its other threads begin on its own
+    cores and stay there.
     """
+    spec = replace(spec, borrowed_cpus=lent, borrowed_flag=flag)
+    if spec.only_scans_borrow:
+        return spec
     places = chain(repeat(spec.cpus, spec.threads), repeat(lent, len(lent)))
     placed = (
         ("OMP_PLACES", ",".join(_place(cpus) for cpus in places)),
         ("OMP_PROC_BIND", "close"),
     )
-    return replace(
-        spec,
-        cpus=(*spec.cpus, *lent),
-        borrowed_threads=len(lent),
-        borrowed_flag=flag,
-        environment=(*placed, *spec.environment),
-    )
+    return replace(spec, cpus=(*spec.cpus, *lent), environment=(*placed, *spec.environment))
 
 
 def _place(cpus: Sequence[int]) -> str:

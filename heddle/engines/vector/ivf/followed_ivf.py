@@ -28,7 +28,7 @@ class FollowedIvf(FollowedSource[LiveIndex]):
         live: the index.
         source: the corpus, which other processes may write to as well.
         nprobe: lists a query scans by default; None = by the size of the index.
-        threads: FAISS threads for one scan.
+        threads: for one scan.
         rebuild: clusters the corpus anew when it has outgrown the index; None = never.
         make_hot: puts a device beside an index, for its hot lists; None = there is none.
         staleness: judges whether searches go on while the corpus is away; None = they fail.

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.engines.vector.kernels.shared_scan import TOGETHER
+
 
 class ListMemory:
     """Addresses of inverted lists, looked up when they are first needed.
@@ -20,7 +22,7 @@ class ListMemory:
         self.codes = np.zeros(ivf.nlist, np.int64)
         self.ids = np.zeros(ivf.nlist, np.int64)
         self.sizes = np.zeros(ivf.nlist, np.int64)
-        self._inverted = ivf.invlists
+        self._inverted, self._code_bytes = ivf.invlists, int(ivf.code_size)
         self._is_known = np.zeros(ivf.nlist, bool)
 
     def locate(self, lists: NDArray[np.int64]) -> None:
@@ -33,6 +35,15 @@ class ListMemory:
                 self.codes[number] = int(self._inverted.get_codes(number))
                 self.ids[number] = int(self._inverted.get_ids(number))
             self._is_known[number] = True
+
+    def bytes_of(self, lists: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return about how many bytes each column of lists [n, w] takes as long as, [w].
+
+        Comparing a vector with `TOGETHER` queries takes as long as reading it.
+        """
+        sizes = np.where(lists >= 0, self.sizes[lists], 0)
+        vectors: NDArray[np.int64] = np.maximum(sizes.max(axis=0), sizes.sum(axis=0) // TOGETHER)
+        return vectors * self._code_bytes
 
     def forget(self) -> None:
         """Know nothing: vectors have come or gone, and FAISS may have moved the others."""

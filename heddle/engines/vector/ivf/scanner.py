@@ -25,6 +25,7 @@ from heddle.engines.vector.ivf.ivf_kind import IvfKind, Stepping, kind_of
 from heddle.engines.vector.ivf.list_memory import ListMemory
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.nearest import nearest
+from heddle.engines.vector.ivf.scan_team import ScanTeam
 from heddle.engines.vector.kernels.scan_kernels import centroid_distances
 from heddle.engines.vector.kernels.shared_scan import scan_shared
 from heddle.engines.vector.kernels.sum_order import SumOrder
@@ -49,12 +50,13 @@ class IvfScanner:
     Args:
         live: the index; it may be empty.
         nprobe: lists a query scans by default; None = by the size of the index.
-        threads: FAISS threads for one scan.
+        threads: for one scan.
     """
 
     def __init__(self, live: LiveIndex, nprobe: int | None = None, threads: int = 1) -> None:
         faiss.omp_set_num_threads(threads)
         self._live, self._nprobe = live, nprobe
+        self._team = ScanTeam(threads)
         self._ivf = live.ivf
         self._list_sizes = live.list_sizes()
         self.hot: ListDevice | None = None
@@ -177,17 +179,18 @@ class IvfScanner:
     ) -> None:
         memory.locate(lists)
         bits = self._every_id if allowed is None else allowed.bits
-        scan_shared(
-            memory.codes,
-            memory.ids,
-            memory.sizes,
-            bits,
-            queries,
-            lists,
-            distances,
-            labels,
-            int(self._order),
-        )
+        places = memory.codes, memory.ids, memory.sizes
+        order = int(self._order)
+
+        def scan(
+            lists: NDArray[np.int64], distances: NDArray[np.float32], labels: NDArray[np.int64]
+        ) -> None:
+            scan_shared(*places, bits, queries, lists, distances, labels, order)
+
+        if self._team.has_help:
+            self._team.scan(scan, memory.bytes_of(lists), lists, distances, labels)
+        else:
+            scan(lists, distances, labels)
 
     def hits(
         self,

@@ -43,7 +43,7 @@ def checked_scanner(
     Args:
         live: the index.
         nprobe: lists a query scans by default; None = by the size of the index.
-        threads: FAISS threads for one scan.
+        threads: for one scan.
         make_hot: puts a device beside an index, for its hot lists; None = there is none.
 
     Raises:
@@ -55,8 +55,7 @@ def checked_scanner(
         return IvfScanner(live, nprobe, threads)
     check_steppable(ivf)
     scanner = IvfScanner(live, nprobe, threads)
-    is_shared = scanner.kind.stepping is Stepping.SHARED and threads == 1
-    if is_shared and not _shares_scans(scanner):
+    if scanner.kind.stepping is Stepping.SHARED and not _shares_scans(scanner):
         log.info("FAISS sums distances in an unknown order here: queries share no scans")
     if not steps_change_nothing(scanner):
         raise ConfigError(

@@ -51,21 +51,22 @@ def llama(model: Path) -> Path:
 def test_the_llm_borrows_from_the_one_lane_of_retrieval(llama: Path):
     config = ServerConfig(llama, llama, embedder=llama)
     retrieval, llm = lanes_of(config, machine())
-    assert (retrieval.borrows, llm.borrows) == ("", retrieval.name)
+    assert (retrieval.borrows, llm.borrows) == (llm.name, retrieval.name)
+    assert (retrieval.only_scans_borrow, llm.only_scans_borrow) == (True, False)
 
 
-@pytest.mark.parametrize(
-    "changes", [{"lend_cores": False}, {"dtype": "bfloat16"}, {"engine_host": "inline"}]
-)
-def test_what_cannot_give_cores_back_borrows_none(llama: Path, changes: dict[str, object]):
+@pytest.mark.parametrize("changes", [{"lend_cores": False}, {"engine_host": "inline"}])
+def test_where_no_cores_are_lent_no_lane_borrows(llama: Path, changes: dict[str, object]):
     config = replace(ServerConfig(llama, llama, embedder=llama), **changes)
     assert not plan_server(config, None, machine()).placement.lends_to_llm
     assert all(lane.borrows == "" for lane in lanes_of(config, machine()))
 
 
-def test_layers_that_are_not_fused_borrow_none(model: Path):
-    lanes = lanes_of(ServerConfig(model, model, embedder=model), machine())
-    assert [lane.borrows for lane in lanes] == ["", ""]
+@pytest.mark.parametrize(("name", "dtype"), [("llama", "bfloat16"), ("model", "auto")])
+def test_layers_that_are_not_fused_borrow_none(request, name: str, dtype: str):
+    model = request.getfixturevalue(name)
+    retrieval, llm = lanes_of(ServerConfig(model, model, embedder=model, dtype=dtype), machine())
+    assert (retrieval.borrows, llm.borrows) == (llm.name, ""), "scans give cores back, they don't"
 
 
 def test_an_llm_alone_has_no_one_to_borrow_from(llama: Path):

@@ -278,14 +278,17 @@ def test_a_memory_split_says_how_much_kv_there_is():
         (machine(2), {"named_cores": ((0,),)}, False),
     ],
 )
-def test_retrieval_lends_its_cores_to_an_llm_beside_it(facts, changes, lends):
+def test_retrieval_and_an_llm_beside_it_lend_each_other_cores(facts, changes, lends):
     demand = replace(Demand(GIB, 0, 0), **changes)
     placement = plan_placement(facts, demand)
-    assert placement.lends_to_llm is lends
-    assert ("while retrieval is idle" in "".join(placement.lines())) is lends
-    assert not plan_placement(facts, demand, lend_cores=False).lends_to_llm
+    assert placement.lends_to_llm is placement.lends_to_scans is lends
+    said = "".join(placement.lines())
+    assert ("while retrieval is idle" in said) is ("scans of whole vectors" in said) is lends
+    without = plan_placement(facts, demand, lends_to_llm=False, lends_to_scans=False)
+    assert [without.lends_to_llm, without.lends_to_scans] == [False, False]
 
 
 def test_no_cores_are_lent_across_nodes():
     nodes = ((0, 1, 2, 3), (4, 5, 6, 7))
-    assert not plan_placement(machine(8), Demand(GIB, 0, 0), nodes=nodes).lends_to_llm
+    placement = plan_placement(machine(8), Demand(GIB, 0, 0), nodes=nodes)
+    assert [placement.lends_to_llm, placement.lends_to_scans] == [False, False]

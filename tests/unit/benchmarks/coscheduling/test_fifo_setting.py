@@ -4,7 +4,7 @@ from benchmarks.coscheduling.fifo_setting import FifoSetting, best_of, tried_set
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
 
 
-def tried(per_s: dict[FifoSetting, float], most: int = 6) -> list[FifoSetting]:
+def tried(per_s: dict[FifoSetting, float], most: int = 7) -> list[FifoSetting]:
     """The settings that are tried, and the best of them behind."""
 
     async def measure(setting: FifoSetting) -> float:
@@ -18,7 +18,7 @@ def test_chunks_are_tried_with_the_best_way_to_search() -> None:
     whole = FifoSetting(SearchCalls.WHOLE_BATCHES, 512)
     larger = FifoSetting(SearchCalls.WHOLE_BATCHES, 1024)
     *settings, best = tried({whole: 2.0, larger: 3.0})
-    assert len(settings) == len(set(settings)) == 6
+    assert len(settings) == len(set(settings)) == 7
     assert {one.calls for one in settings[:3]} == set(SearchCalls)
     assert {one.calls for one in settings[3:]} == {SearchCalls.WHOLE_BATCHES}
     assert best == larger
@@ -31,6 +31,13 @@ def test_the_llm_has_all_cores_where_that_serves_more() -> None:
     assert settings[3] == everywhere
     assert all(one.is_llm_everywhere for one in settings[3:])
     assert best == smaller
+
+
+def test_searches_have_all_cores_where_that_serves_more() -> None:
+    everywhere = FifoSetting(is_search_everywhere=True)
+    *settings, best = tried({FifoSetting(): 2.0, everywhere: 3.0})
+    assert settings[4] == best == everywhere
+    assert all(one.is_search_everywhere for one in settings[4:])
 
 
 def test_a_setting_that_is_the_best_already_stays() -> None:

@@ -20,6 +20,7 @@ from tests.helpers.open_files import check_none_left, open_files
 from tests.helpers.port_reader import PortReader
 from tests.helpers.server_state import eventually
 
+CORE = (min(os.sched_getaffinity(0)),)
 SAYS_IDLE = """
 import sys
 from heddle.hosts.lending.idle_flag import IdleFlag
@@ -55,10 +56,18 @@ def test_a_borrower_has_places_on_its_own_cores_first() -> None:
     specs = lane("search", tuple(used)), lane("llm", tuple(used), threads=3, borrows="search")
     (lender, borrower), (flag,) = with_flags(specs)
     assert lender.idle_flag == borrower.borrowed_flag == flag.path
-    assert (borrower.threads, borrower.borrowed_threads) == (3, 1)
+    assert (borrower.threads, borrower.borrowed_cpus) == (3, tuple(used))
     own = f"{{{used[0]}}}"
     assert ("OMP_PLACES", ",".join([own] * 4)) in borrower.environment
     assert (lender.environment, lender.cpus) == ((), tuple(used))
+
+
+def test_lanes_lend_to_each_other_and_scans_have_threads_of_their_own() -> None:
+    search = lane("search", CORE, borrows="llm", only_scans_borrow=True)
+    (search, llm), flags = with_flags((search, lane("llm", CORE, borrows="search")))
+    assert {flag.path for flag in flags} == {search.idle_flag, llm.idle_flag}
+    assert (search.borrowed_flag, llm.borrowed_flag) == (llm.idle_flag, search.idle_flag)
+    assert (search.cpus, search.borrowed_cpus, search.environment) == (CORE, CORE, ())
 
 
 @pytest.mark.parametrize("borrows", ["", "search"])
@@ -68,8 +77,7 @@ def test_without_a_lender_that_has_cores_nothing_changes(borrows: str) -> None:
 
 
 def test_a_lane_is_idle_until_it_has_work_and_after_it() -> None:
-    core = (min(os.sched_getaffinity(0)),)
-    (spec, _), (flag,) = with_flags((lane("search", core), lane("llm", core, borrows="search")))
+    (spec, _), (flag,) = with_flags((lane("search", CORE), lane("llm", CORE, borrows="search")))
     flag.set(is_idle=True)  # as a process that died may have left it
     with ProcessLane(spec, flags=(flag,)) as search:
         eventually(flag.is_idle)
@@ -81,8 +89,7 @@ def test_a_lane_is_idle_until_it_has_work_and_after_it() -> None:
 
 
 def test_a_lane_that_starts_is_busy() -> None:
-    core = (min(os.sched_getaffinity(0)),)
-    (spec, _), (flag,) = with_flags((lane("search", core), lane("llm", core, borrows="search")))
+    (spec, _), (flag,) = with_flags((lane("search", CORE), lane("llm", CORE, borrows="search")))
     slow = EngineSpec("echo", "tests.helpers.echo_engine:build", EchoSettings(), 1, KINDS)
     flag.set(is_idle=True)
     failing = replace(slow, settings=EchoSettings(start_error="config"))
@@ -104,8 +111,7 @@ def test_where_the_system_refuses_memory_nothing_is_lent(monkeypatch: pytest.Mon
         raise OSError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "memfd_create", refuse)
-    core = (min(os.sched_getaffinity(0)),)
-    specs = lane("search", core), lane("llm", core, borrows="search")
+    specs = lane("search", CORE), lane("llm", CORE, borrows="search")
     with logged(lent_cores.log) as lines:
         assert with_flags(specs) == (list(specs), [])
     assert "no cores are lent between lanes" in lines[0]

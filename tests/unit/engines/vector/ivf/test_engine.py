@@ -162,6 +162,7 @@ def test_two_threads_give_the_same(tools):
     live = LiveIndex.build(source)
     try:
         corpus = FollowedIvf(live, source, threads=2)
+        assert corpus.scanner.shares_lists
         engine = engine_over(corpus, tools)
         queries = queries_of(tools, 24, 5)
         engine.apply(tools.search(1, queries, 10, 17))
