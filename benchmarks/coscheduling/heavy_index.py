@@ -59,7 +59,7 @@ class HeavySettings:
 
     Args:
         folder: of the index.
-        threads: FAISS threads.
+        threads: for one scan, and of FAISS.
         order: whose lists are scanned first.
         slots: queries under way at most.
         substage_budget_s: time for one step [s]; inf = searches end in the step they begin in.

@@ -53,7 +53,7 @@ class VectorSettings:
             and `topm` say how far it goes, and nothing else of this counts but the budget.
         nprobe: clusters a query scans by default; None = as the kind of the index wants.
         slots: queries in flight at most; more wait in the lane.
-        threads: FAISS threads.
+        threads: for one scan, and of FAISS.
         substage_budget_s: time for one step where the runtime doesn't say [s].
         lists_per_step: the most clusters a query scans in a step; None leaves it to the budget.
         topm: candidates that a search of a graph keeps: recall against time; None = TOPM.
