@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .attention import attended
 from .samples import Sample
 
 SCALE = 2.0  # of the product of the two factors, as usual twice the rank over the rank
@@ -174,37 +175,10 @@ class Layer:
         q_and_k = q_and_k * cos + _halves_swapped(q_and_k) * sin
         queries, keys = q_and_k[: form.heads], q_and_k[form.heads :]
         split = (part.split(lengths, 1) for part in (queries, keys, values))
-        attended = torch.cat(_attended(*split), 1).transpose(0, 1).reshape(len(hidden), -1)
-        hidden = hidden + F.linear(attended, self.output)
+        seen = attended(*split, at_once=hidden.is_cuda)
+        hidden = hidden + F.linear(seen.transpose(0, 1).reshape(len(hidden), -1), self.output)
         gate, up = F.linear(_norm(hidden, self.mlp_norm, form.epsilon), self.gate_up).chunk(2, -1)
         return hidden + F.linear(F.silu(gate) * up, self.down)
-
-
-def _attended(
-    queries: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor]
-) -> list[Tensor]:
-    """Each sample's attention. Shapes: [heads, its tokens, head_dim].
-
-    A GPU takes all samples at once, filled up behind to one length, since starting an operation
-    costs it more than idle positions do; a causal mask hides these from the sample's own.
-    """
-    if not queries[0].is_cuda:
-        parts = zip(queries, keys, values, strict=True)
-        return [_causal(q[None], k[None], v[None])[0] for q, k, v in parts]
-    lengths = [part.shape[1] for part in queries]
-    together = _causal(*(_filled_up(parts, lengths) for parts in (queries, keys, values)))
-    return [rows[:, :length] for rows, length in zip(together, lengths, strict=True)]
-
-
-def _filled_up(parts: Sequence[Tensor], lengths: Sequence[int]) -> Tensor:
-    """Shapes: of each part [heads, its tokens, d], of the result [parts, heads, longest, d]."""
-    longest = max(lengths)
-    padded = (F.pad(p, (0, 0, 0, longest - n)) for p, n in zip(parts, lengths, strict=True))
-    return torch.stack(list(padded))
-
-
-def _causal(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return F.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
 
 
 def projections(layer: int) -> Iterator[str]:
