@@ -20,8 +20,8 @@ Heaps = tuple[NDArray[np.float32], NDArray[np.int64]]
 class ScanTeam:
     """The caller's thread, those of the lane's other cores, and those of cores that are lent.
 
-    Each takes the next lists and has heaps of its own, so the hits are those of one thread, as long
-    as equally far vectors are told apart by their ids.
+    Each takes the next lists and has heaps of its own. The hits are those of one thread, as of
+    equally far vectors the lower id is nearer.
 
     Args:
         own: threads of the lane itself, the caller's among them.
@@ -75,7 +75,7 @@ class ScanTeam:
     def _begun(
         self, work: Callable[[Heaps, Callable[[], bool]], Heaps], heaps: Heaps, most: int
     ) -> Iterator[Future[Heaps]]:
-        """Have at most so many others work, each with heaps that take what is nearer than these."""
+        """Have others work, `most` at most; each has heaps that take what is nearer than these."""
         own = min(self._own - 1, most)
         if own and self._helpers is None:
             self._helpers = ThreadPoolExecutor(self._own - 1, "scan")
