@@ -89,7 +89,7 @@ class Bed:
             self.index,
             setting.calls,
             is_llm_everywhere=setting.is_llm_everywhere,
-            is_search_everywhere=setting.is_search_everywhere,
+            is_retrieval_everywhere=setting.is_retrieval_everywhere,
             lend_cores=False,
             max_num_batched_tokens=setting.prompt_chunk,
             batching="blind",

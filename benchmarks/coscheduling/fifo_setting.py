@@ -14,20 +14,20 @@ class FifoSetting:
     """How the vector engine takes queries, the most tokens of one LLM step, and who has all cores.
 
     `is_llm_everywhere`: it has as many threads as there are cores, on any of them, instead of the
-    cores that retrieval leaves; `is_search_everywhere`: so has retrieval, instead of its share.
+    cores that retrieval leaves; `is_retrieval_everywhere`: so has retrieval, instead of its share.
     """
 
     calls: SearchCalls = SearchCalls.SUBSTAGES
     prompt_chunk: int = 512
     is_llm_everywhere: bool = False
-    is_search_everywhere: bool = False
+    is_retrieval_everywhere: bool = False
 
     @property
     def words(self) -> str:
         """What the screen says of it."""
         llm = ", the LLM on all cores" if self.is_llm_everywhere else ""
-        search = ", searches on all cores" if self.is_search_everywhere else ""
-        return f"{self.calls.value}, prompt chunk {self.prompt_chunk}{llm}{search}"
+        retrieval = ", retrieval on all cores" if self.is_retrieval_everywhere else ""
+        return f"{self.calls.value}, prompt chunk {self.prompt_chunk}{llm}{retrieval}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,9 @@ class Tried:
 async def tried_settings(
     measure: Callable[[FifoSetting], Awaitable[float]], most: int
 ) -> list[Tried]:
-    """Try ways of searching, then all cores for the LLM, for searches, and other prompt chunks.
+    """Try ways of searching, then all cores for the LLM, retrieval and both, then prompt chunks.
 
-    Each is tried with the best of what was tried before it.
+    Each is tried with the best of what was tried before.
 
     Args:
         measure: returns the throughput with a setting [1/s].
@@ -56,9 +56,12 @@ async def tried_settings(
     """
     calls = [FifoSetting(calls) for calls in reversed(SearchCalls)]
     tried = [await _try(setting, measure) for setting in calls[:most]]
-    for change in ({"is_llm_everywhere": True}, {"is_search_everywhere": True}):
-        if len(tried) < most:
-            tried.append(await _try(replace(best_of(tried), **change), measure))
+    best = best_of(tried)
+    everywhere = [
+        replace(best, is_llm_everywhere=llm, is_retrieval_everywhere=retrieval)
+        for llm, retrieval in ((True, False), (False, True), (True, True))
+    ]
+    tried += [await _try(setting, measure) for setting in everywhere[: most - len(tried)]]
     chunks = [replace(best_of(tried), prompt_chunk=chunk) for chunk in PROMPT_CHUNKS]
     known = [one.setting for one in tried]
     others = [setting for setting in chunks if setting not in known]

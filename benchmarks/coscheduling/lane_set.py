@@ -87,7 +87,7 @@ def lane_set(
     /,
     llm: str = "reader",
     is_llm_everywhere: bool = False,
-    is_search_everywhere: bool = False,
+    is_retrieval_everywhere: bool = False,
     **settings: object,
 ) -> Iterator[LaneSet]:
     """Start the lanes of a server; they end with the block.
@@ -99,7 +99,7 @@ def lane_set(
         disk_bytes_per_s: what stored KV is read at [bytes/s]; None = as fast as the disk is.
         llm: the model that writes.
         is_llm_everywhere: its lane has as many threads as there are cores, on any of them.
-        is_search_everywhere: retrieval's lane likewise.
+        is_retrieval_everywhere: retrieval's lane likewise.
         settings: of the server.
     """
     config = ServerConfig.of(llm, index, settings)
@@ -109,7 +109,7 @@ def lane_set(
         specs = _specs(plan, heavy, calls, disk_bytes_per_s)
         for spreads, kinds in (
             (is_llm_everywhere, (LlmSettings,)),
-            (is_search_everywhere, (VectorSettings, HeavySettings, EmbeddingSettings)),
+            (is_retrieval_everywhere, (VectorSettings, HeavySettings, EmbeddingSettings)),
         ):
             if spreads:
                 specs = [_everywhere(spec, kinds, read_machine().cores) for spec in specs]
@@ -138,12 +138,13 @@ def _specs(
 
 def _everywhere(lane: LaneSpec, kinds: tuple[type, ...], cores: int) -> LaneSpec:
     """Return a lane of such engines with a thread for each core, pinned to none; others as is."""
+    if not all(isinstance(engine.settings, kinds) for engine in lane.engines):
+        return lane
     engines = [
         replace(engine, settings=replace(engine.settings, threads=cores))  # type: ignore[type-var]
         for engine in lane.engines
-        if isinstance(engine.settings, kinds)
     ]
-    return replace(lane, engines=tuple(engines), cpus=(), threads=cores) if engines else lane
+    return replace(lane, engines=tuple(engines), cpus=(), threads=cores)
 
 
 def _reading_at(engine: EngineSpec, disk_bytes_per_s: float | None) -> EngineSpec:

@@ -118,7 +118,7 @@ async def _measure(
         "calls": setting.calls.value,
         "prompt_chunk": setting.prompt_chunk,
         "is_llm_everywhere": setting.is_llm_everywhere,
-        "is_search_everywhere": setting.is_search_everywhere,
+        "is_retrieval_everywhere": setting.is_retrieval_everywhere,
         "nprobes": list(bed.nprobes),
     }
     with ExitStack() as started:

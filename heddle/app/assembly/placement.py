@@ -140,7 +140,7 @@ class Placement:
             packs = self.packs_weights and role.decodes
             lent = self._cores(self.retrieval_cpus) if self.lends_to_llm else ""
             also = f" (and {lent} while retrieval is idle)" if lent else ""
-            also += " (lent to scans of whole vectors while idle)" if self.lends_to_scans else ""
+            also += " (lent to scans of a flat index while idle)" if self.lends_to_scans else ""
             yield (
                 f"{name}: {self._cores(cpus)}{also}, {mib(self.kv_bytes)} of KV pages{where}"
                 + (", weights packed for decoding" if packs else "")
@@ -236,7 +236,8 @@ def plan_placement(
         split=split,
         device=device,
         lends_to_llm=can_lend and lends_to_llm,
-        lends_to_scans=can_lend and lends_to_scans,
+        # Embedding that works on the LLM's cores comes while the LLM is idle, too.
+        lends_to_scans=can_lend and lends_to_scans and not shares.is_lent,
     )
 
 

@@ -342,7 +342,7 @@ def plan_server(
         numa_nodes,
         device,
         lends_to_llm=_can_borrow(config, here, machine) and bool(config.index or readers),
-        lends_to_scans=_lends(config) and config.index is not None,
+        lends_to_scans=_lends(config) and _scans_lists(config, store, inside),
     )
     dtype = REMOTE_DTYPE
     if remote.embedder is None:
@@ -468,6 +468,14 @@ def _packs(config: ServerConfig, machine: MachineFacts) -> bool:
 def _lends(config: ServerConfig) -> bool:
     """Whether lanes may lend cores to each other. (ADR 60)"""
     return config.lend_cores and config.engine_host == "process"
+
+
+def _scans_lists(
+    config: ServerConfig, store: CorpusStore | None, inside: VectorIndexKind | None
+) -> bool:
+    """Whether lanes scan inverted lists: neither a graph nor the corpus's database is searched."""
+    has_graph = store is not None and mode_of(store.place.work) is SearchMode.GRAPH
+    return config.index is not None and inside is None and not has_graph
 
 
 def _can_borrow(config: ServerConfig, generator: ModelFiles | None, machine: MachineFacts) -> bool:

@@ -39,10 +39,13 @@ class ListMemory:
     def bytes_of(self, lists: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return about how many bytes each column of lists [n, w] takes as long as, [w].
 
-        Comparing a vector with `TOGETHER` queries takes as long as reading it.
+        Comparing a vector with `TOGETHER` queries takes as long as reading it. A column is taken
+        for one list; where its rows scan several, it takes longer than this.
         """
         sizes = np.where(lists >= 0, self.sizes[lists], 0)
-        vectors: NDArray[np.int64] = np.maximum(sizes.max(axis=0), sizes.sum(axis=0) // TOGETHER)
+        vectors: NDArray[np.int64] = np.maximum(
+            sizes.max(axis=0, initial=0), sizes.sum(axis=0) // TOGETHER
+        )
         return vectors * self._code_bytes
 
     def forget(self) -> None:

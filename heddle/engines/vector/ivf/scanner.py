@@ -187,10 +187,7 @@ class IvfScanner:
         ) -> None:
             scan_shared(*places, bits, queries, lists, distances, labels, order)
 
-        if self._team.has_help:
-            self._team.scan(scan, memory.bytes_of(lists), lists, distances, labels)
-        else:
-            scan(lists, distances, labels)
+        self._team.scan(scan, memory.bytes_of, lists, distances, labels)
 
     def hits(
         self,

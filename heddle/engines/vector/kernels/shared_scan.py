@@ -42,20 +42,24 @@ def scan_shared(
     labels [n, k], the running heaps, the farthest first; `order`, the `SumOrder` of the distances.
     Mutates: distances and labels.
     """
-    starts = np.zeros(len(sizes) + 1, np.int64)
+    first, last = len(sizes), -1  # a part of a scan asks for lists whose numbers lie close
     for asked in lists.flat:
         if asked >= 0:
-            starts[asked + 1] += 1
+            first, last = min(first, int(asked)), max(last, int(asked))
+    starts = np.zeros(max(0, last - first + 1) + 1, np.int64)
+    for asked in lists.flat:
+        if asked >= 0:
+            starts[asked - first + 1] += 1
     starts = np.cumsum(starts)
     rows = np.empty(starts[-1], np.int64)
     filled = starts[:-1].copy()
     for row in range(lists.shape[0]):
         for asked in lists[row]:
             if asked >= 0:
-                rows[filled[asked]] = row
-                filled[asked] += 1
-    for number in range(len(sizes)):
-        sharing = rows[starts[number] : starts[number + 1]]
+                rows[filled[asked - first]] = row
+                filled[asked - first] += 1
+    for number in range(first, last + 1):
+        sharing = rows[starts[number - first] : starts[number - first + 1]]
         if len(sharing):
             vectors = carray(float32_pointer(codes[number]), (sizes[number], queries.shape[1]))
             labels_here = carray(int64_pointer(ids[number]), (sizes[number],))

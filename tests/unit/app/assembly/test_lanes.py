@@ -13,6 +13,7 @@ from heddle.app.assembly.server_plan import plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
+from heddle.corpus.store import CorpusStore
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.pool.build import PoolSettings
 from heddle.hosts.lane_spec import LaneSpec
@@ -67,6 +68,16 @@ def test_layers_that_are_not_fused_borrow_none(request, name: str, dtype: str):
     model = request.getfixturevalue(name)
     retrieval, llm = lanes_of(ServerConfig(model, model, embedder=model, dtype=dtype), machine())
     assert (retrieval.borrows, llm.borrows) == (llm.name, ""), "scans give cores back, they don't"
+
+
+def test_a_graph_has_no_scans_that_borrow_cores(model: Path, tmp_path: Path):
+    with CorpusStore.open(tmp_path / "corpus", create=True) as store:
+        config = ServerConfig(model, tmp_path / "corpus", embedder=model)
+        assert plan_server(config, store, machine()).placement.lends_to_scans
+        path = graph_path(store.place.work)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        assert not plan_server(config, store, machine()).placement.lends_to_scans
 
 
 def test_an_llm_alone_has_no_one_to_borrow_from(llama: Path):

@@ -283,9 +283,15 @@ def test_retrieval_and_an_llm_beside_it_lend_each_other_cores(facts, changes, le
     placement = plan_placement(facts, demand)
     assert placement.lends_to_llm is placement.lends_to_scans is lends
     said = "".join(placement.lines())
-    assert ("while retrieval is idle" in said) is ("scans of whole vectors" in said) is lends
+    assert ("while retrieval is idle" in said) is ("scans of a flat index" in said) is lends
     without = plan_placement(facts, demand, lends_to_llm=False, lends_to_scans=False)
     assert [without.lends_to_llm, without.lends_to_scans] == [False, False]
+
+
+def test_scans_leave_the_llms_cores_to_embedding_that_is_there_while_it_is_idle():
+    placement = plan_placement(machine(8), Demand(GIB, 1, 1, accelerators=1, spills=True))
+    assert [placement.is_lent, placement.lends_to_llm] == [True, True]
+    assert not placement.lends_to_scans
 
 
 def test_no_cores_are_lent_across_nodes():

@@ -1,10 +1,13 @@
 import asyncio
+from dataclasses import replace
+
+import pytest
 
 from benchmarks.coscheduling.fifo_setting import FifoSetting, best_of, tried_settings
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
 
 
-def tried(per_s: dict[FifoSetting, float], most: int = 7) -> list[FifoSetting]:
+def tried(per_s: dict[FifoSetting, float], most: int = 8) -> list[FifoSetting]:
     """The settings that are tried, and the best of them behind."""
 
     async def measure(setting: FifoSetting) -> float:
@@ -18,26 +21,20 @@ def test_chunks_are_tried_with_the_best_way_to_search() -> None:
     whole = FifoSetting(SearchCalls.WHOLE_BATCHES, 512)
     larger = FifoSetting(SearchCalls.WHOLE_BATCHES, 1024)
     *settings, best = tried({whole: 2.0, larger: 3.0})
-    assert len(settings) == len(set(settings)) == 7
+    assert len(settings) == len(set(settings)) == 8
     assert {one.calls for one in settings[:3]} == set(SearchCalls)
     assert {one.calls for one in settings[3:]} == {SearchCalls.WHOLE_BATCHES}
     assert best == larger
 
 
-def test_the_llm_has_all_cores_where_that_serves_more() -> None:
-    everywhere = FifoSetting(is_llm_everywhere=True)
-    smaller = FifoSetting(prompt_chunk=256, is_llm_everywhere=True)
+@pytest.mark.parametrize(("llm", "retrieval"), [(True, False), (False, True), (True, True)])
+def test_lanes_have_all_cores_where_that_serves_more(llm: bool, retrieval: bool) -> None:
+    everywhere = FifoSetting(is_llm_everywhere=llm, is_retrieval_everywhere=retrieval)
+    smaller = replace(everywhere, prompt_chunk=256)
     *settings, best = tried({FifoSetting(): 2.0, everywhere: 3.0, smaller: 4.0})
-    assert settings[3] == everywhere
-    assert all(one.is_llm_everywhere for one in settings[3:])
+    assert everywhere in settings[3:6]
+    assert {one.prompt_chunk for one in settings[6:]} == {256, 1024}
     assert best == smaller
-
-
-def test_searches_have_all_cores_where_that_serves_more() -> None:
-    everywhere = FifoSetting(is_search_everywhere=True)
-    *settings, best = tried({FifoSetting(): 2.0, everywhere: 3.0})
-    assert settings[4] == best == everywhere
-    assert all(one.is_search_everywhere for one in settings[4:])
 
 
 def test_a_setting_that_is_the_best_already_stays() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 
 import faiss
 import numpy as np
@@ -16,6 +17,8 @@ from heddle.engines.vector.ivf.scanner import empty_heaps
 from heddle.engines.vector.kernels.shared_scan import scan_shared
 from heddle.engines.vector.kernels.sum_order import SumOrder
 from heddle.kernels.borrowed_cores import BorrowedCores
+from tests.helpers.logged import logged
+from tests.helpers.server_state import eventually
 
 pytestmark = pytest.mark.numerics
 
@@ -55,16 +58,16 @@ def lent(is_lent=lambda: True):
 
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("own", [1, 3])
-@pytest.mark.parametrize("borrowed", [BorrowedCores(), lent()], ids=["none", "lent"])
+@pytest.mark.parametrize("cores_are_lent", [False, True])
 @pytest.mark.parametrize("topk", [1, 4, 40])
-def test_hits_are_those_of_one_thread(own, borrowed, topk):
+def test_hits_are_those_of_one_thread(own, cores_are_lent, topk):
     lists = np.tile(np.arange(NLIST), (5, 1))
     lists[2, ::2] = -1
     alone, together = empty_heaps(5, topk), empty_heaps(5, topk)
-    team = ScanTeam(own, borrowed)
+    team = ScanTeam(own, lent() if cores_are_lent else BorrowedCores())
     for part in np.array_split(lists, 2, axis=1):  # the second finds heaps that hold something
         scan(part, *alone)
-        team.scan(scan, MEMORY.bytes_of(part), part, *together)
+        team.scan(scan, MEMORY.bytes_of, part, *together)
         assert in_order(*together) == in_order(*alone)
         assert (together[0][:, 0] == together[0].max(axis=1)).all()  # still heaps
 
@@ -81,7 +84,7 @@ def test_whoever_takes_which_lists(data, topk):
     scan(lists, *alone)
     before, scan_team.BLOCK_BYTES = scan_team.BLOCK_BYTES, 2_000
     try:
-        team.scan(scan, MEMORY.bytes_of(lists), lists, *together)
+        team.scan(scan, MEMORY.bytes_of, lists, *together)
     finally:
         scan_team.BLOCK_BYTES = before
     assert in_order(*together) == in_order(*alone)
@@ -106,12 +109,10 @@ def test_lent_cores_are_used_and_given_back():
     cores = lent(are_lent.is_set)
     cores.cpus = cores.cpus[:1]
     team = ScanTeam(1, cores)
-    assert team.has_help
     lists = np.tile(np.arange(NLIST), (5, 1))
-    team.scan(noting, MEMORY.bytes_of(lists), lists, *empty_heaps(5, 3))
+    team.scan(noting, MEMORY.bytes_of, lists, *empty_heaps(5, 3))
     guest = took.pop(next(name for name in took if name.startswith("guest")))
     assert guest == [cores.cpus], "one block, on the cores that were lent"
-    assert not team.has_help
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -127,7 +128,72 @@ def test_what_fails_in_another_thread_fails_the_scan():
 
     lists = np.tile(np.arange(NLIST), (5, 1))
     with pytest.raises(MemoryError, match="no room"):
-        ScanTeam(3).scan(failing, MEMORY.bytes_of(lists), lists, *empty_heaps(5, 3))
+        ScanTeam(3).scan(failing, MEMORY.bytes_of, lists, *empty_heaps(5, 3))
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_after_a_failure_no_thread_scans_on():
+    took_one, scanning = threading.Event(), []
+
+    def failing(lists, distances, labels):
+        if threading.current_thread() is threading.main_thread():
+            took_one.wait(10)
+            raise MemoryError("no room")
+        scanning.append(True)
+        took_one.set()
+        time.sleep(0.05)
+        scanning.pop()
+
+    lists = np.tile(np.arange(NLIST), (5, 1))
+    with pytest.raises(MemoryError, match="no room"):
+        ScanTeam(3).scan(failing, MEMORY.bytes_of, lists, *empty_heaps(5, 3))
+    assert scanning == []
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_a_core_that_is_gone_is_done_without():
+    cores = BorrowedCores()
+    cores.begin(lambda: True, (10_000,))
+    lists = np.tile(np.arange(NLIST), (5, 1))
+    alone = empty_heaps(5, 3)
+    scan(lists, *alone)
+    team = ScanTeam(1, cores)
+    with logged(scan_team.log) as lines:
+        for _ in range(2):
+            found = empty_heaps(5, 3)
+            team.scan(scan, MEMORY.bytes_of, lists, *found)
+            assert in_order(*found) == in_order(*alone)
+    assert len(lines) == 1
+    assert "go on without threads called 'guest'" in lines[0]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_threads_that_cannot_start_are_done_without(monkeypatch):
+    def refuse(*_):
+        raise RuntimeError("can't start new thread")
+
+    lists = np.tile(np.arange(NLIST), (5, 1))
+    alone, found = empty_heaps(5, 3), empty_heaps(5, 3)
+    scan(lists, *alone)
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with logged(scan_team.log) as lines:
+        ScanTeam(3).scan(scan, MEMORY.bytes_of, lists, *found)
+    assert in_order(*found) == in_order(*alone)
+    assert "can't start new thread" in lines[0]
+
+
+def test_threads_end_with_their_team():
+    before = set(threading.enumerate())
+    team = ScanTeam(3)
+    lists = np.tile(np.arange(NLIST), (5, 1))
+    for _ in range(2):
+        team.scan(
+            scan, lambda columns: np.full(columns.shape[1], 8 << 20), lists, *empty_heaps(5, 3)
+        )
+    threads = set(threading.enumerate()) - before
+    assert len(threads) == 2
+    del team
+    eventually(lambda: not any(thread.is_alive() for thread in threads))
 
 
 def test_short_scans_wake_nobody():
@@ -138,7 +204,7 @@ def test_short_scans_wake_nobody():
         names.append(threading.current_thread())
         scan(lists, distances, labels)
 
-    ScanTeam(3).scan(noting, MEMORY.bytes_of(lists), lists, *empty_heaps(5, 3))
+    ScanTeam(3).scan(noting, MEMORY.bytes_of, lists, *empty_heaps(5, 3))
     assert names == [threading.current_thread()]
 
 
