@@ -512,7 +512,7 @@ class ServerConfig:
     )
     lend_cores: bool = setting(
         True,
-        "whether the LLM computes on retrieval's cores, too, while that is idle, and the reverse",
+        "whether the LLM and retrieval compute on each other's cores while these are idle",
         details="where both have cores of their own on one NUMA node, one lane each",
         group=LANES,
     )
