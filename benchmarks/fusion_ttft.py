@@ -6,9 +6,9 @@ SDPA call a layer from 2k tokens on (`full`; times over it: x_full), and by what
 itself (`full, own`; times over it: x_own), on a CPU with a C compiler Heddle's own kernel (ADR 23),
 which computes the prompts that reuse chunks as well. Everything is counted: looking chunks up,
 copying and turning their keys, the question's pass that selects, computing what was selected.
-Random weights: this is about time, not about quality. bfloat16 on CUDA; on a CPU fp32, and
-bfloat16 where it has AMX, or the one that --dtype names. Where the CPU has more than AVX2, fp32 is
-run again held to it, with the chunks' KV in host memory.
+Random weights: this is about time, not about quality. bfloat16 on CUDA; on a CPU fp32, and bfloat16
+where it multiplies that in hardware, or the one that --dtype names. Where the CPU has more than
+AVX2, fp32 is run again held to it, with the chunks' KV in host memory.
 
 --tier host, --tier disk (default: both, on CUDA host): where the chunks' KV lies. On `disk` a new
 engine knows their files only, and the system's page cache is dropped before each prompt. (fig. 19)
@@ -51,6 +51,7 @@ from benchmarks.support.held_run import held_rows, marked
 from benchmarks.support.page_cache import drop_page_cache
 from benchmarks.support.random_llama import Shape, random_llama, random_tokens
 from heddle.core.errors import EngineError, InputError
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
 from heddle.core.payloads import AskPayload, Segment, SegmentRole
 from heddle.core.primitives import PrimitiveKind
@@ -59,7 +60,6 @@ from heddle.core.tasks import Optimizations
 from heddle.engines.llm.attention.choice import TORCH
 from heddle.engines.llm.build import LlmSettings, assemble
 from heddle.engines.llm.engine import LlmEngine
-from heddle.kernels.compiled_kernel import has_amx
 
 CHUNK_TOKENS: Final = 256
 PREFIX_TOKENS: Final = 32
@@ -185,7 +185,7 @@ def _dtypes(device: str) -> tuple[str, ...]:
     """Return the number types that a device computes in hardware; the first is the headline's."""
     if device == "cuda":
         return ("bfloat16",)
-    return ("float32", "bfloat16") if has_amx() else ("float32",)
+    return ("float32", "bfloat16") if multiplies_bfloat16() else ("float32",)
 
 
 def _headline(rows: list[dict[str, object]], plan: Plan) -> dict[str, float]:

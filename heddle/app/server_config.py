@@ -169,9 +169,9 @@ class ServerConfig:
     dtype: Dtype = setting(
         "auto",
         "number type that the LLM and the embedder compute in",
-        details="auto = bfloat16 on a GPU; on a CPU with AMX the one that a layer of the LLM runs "
-        "faster in, which heddle doctor prints; else float32; the embedder uses the type that the "
-        "corpus was embedded with",
+        details="auto = bfloat16 on a GPU; on a CPU with AMX or AVX512-BF16 the one that a layer "
+        "of the LLM runs faster in, which heddle doctor prints; else float32; the embedder uses "
+        "the type that the corpus was embedded with",
         group=MODEL,
     )
     device: Device = setting(

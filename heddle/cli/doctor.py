@@ -486,7 +486,7 @@ def _lines(found: Findings) -> Iterable[str]:
         fix = _pip_install(f'"heddle[{name}]"')
         absent = "" if is_here else f"; not installed: {fix}"
         yield f"extra      {name}: {EXTRAS[name]}{absent}"
-    for_whom = " (models of the Llama family, in float32 or with AMX; others by torch)"
+    for_whom = " (models of the Llama family, in dtypes that the CPU is fast in; others by torch)"
     yield f"attention  {found.attention}{for_whom if found.attention == COMPILED else ''}"
     without = "none: on a CPU torch computes prompts' attention, slower; install gcc or clang"
     yield f"C compiler {found.compiler or without}"
@@ -544,8 +544,10 @@ def _titled(title: str, lines: Iterable[str]) -> Iterable[str]:
 def _matrix_words(machine: MachineFacts) -> str:
     level = held()
     held_to = "" if level is None else f"; held to {level.name} (HEDDLE_HELD)"
-    words = "bfloat16 in hardware (AMX)" if machine.has_amx else "no AMX: models compute in float32"
-    return words + held_to
+    if not machine.has_fast_bfloat16:
+        return f"no bfloat16 in hardware: models compute in float32{held_to}"
+    by = "AMX" if "amx_bf16" in machine.cpu_flags else "AVX512-BF16"
+    return f"bfloat16 in hardware ({by}){held_to}"
 
 
 def _list(items: Iterable[object]) -> str:

@@ -28,6 +28,7 @@ TELLING_FLAGS: Final = (
     "amx_bf16",
     "amx_int8",
 )
+_FAST_BFLOAT16: Final = ("amx_bf16", "avx512_bf16")
 _AMX: Final = ("amx_",)
 _BEYOND_AVX2: Final = (*_AMX, "avx512", "avx_vnni", "avx_ifma", "avx_ne_convert", "avx10")
 KERNEL: Final = "compiled kernel"  # Heddle's own, among the libraries
@@ -100,7 +101,7 @@ AVX512: Final = InstructionSet(
         "faiss": ("AVX512",),
         "numba": ("skylake-avx512",),
         "openblas": ("SkylakeX",),
-        KERNEL: ("avx512",),
+        KERNEL: ("avx512", "avx512_bf16"),
     },
 )
 SETS: Final = {one.name: one for one in (AVX2, AVX512)}
@@ -133,6 +134,16 @@ def machine_flags(root: Path = ROOT) -> frozenset[str]:
 def flags_in_force(root: Path = ROOT) -> frozenset[str]:
     """Return the flags of the CPU that this process may use. Raises: ConfigError: as `held`."""
     return frozenset(flag for flag in machine_flags(root) if not is_withheld(flag))
+
+
+def multiplies_bfloat16(flags: frozenset[str] | None = None) -> bool:
+    """Whether a CPU multiplies bfloat16 in hardware: matrices (AMX), or pairs (AVX512-BF16).
+
+    Args:
+        flags: of the CPU; None: those that this process may use.
+    Raises: ConfigError: as `held`.
+    """
+    return not (flags_in_force() if flags is None else flags).isdisjoint(_FAST_BFLOAT16)
 
 
 def is_withheld(flag: str) -> bool:

@@ -4,7 +4,7 @@ import torch
 
 from heddle.core.dtypes import auto_dtype
 from heddle.core.errors import ConfigError
-from heddle.core.instruction_sets import flags_in_force
+from heddle.core.instruction_sets import multiplies_bfloat16
 
 
 def find_device(name: str) -> torch.device:
@@ -29,11 +29,6 @@ def find_device(name: str) -> torch.device:
 def torch_dtype(name: str, device: torch.device) -> torch.dtype:
     """Return a dtype by its name; auto = bfloat16 where the device computes it in hardware."""
     if name == "auto":
-        native = torch.cuda.is_bf16_supported() if device.type == "cuda" else cpu_has_amx()
+        native = torch.cuda.is_bf16_supported() if device.type == "cuda" else multiplies_bfloat16()
         name = auto_dtype(has_fast_bfloat16=native)
     return torch.bfloat16 if name == "bfloat16" else torch.float32
-
-
-def cpu_has_amx() -> bool:
-    """Whether this process may use matrix tiles of the CPU that compute bfloat16."""
-    return "amx_bf16" in flags_in_force()

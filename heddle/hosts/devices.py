@@ -76,7 +76,7 @@ def detect_devices(machine: MachineFacts, root: Path = Path("/")) -> tuple[Devic
             node,
             machine.cpu_model,
             cpus,
-            has_fast_bfloat16=_has_bfloat16(machine),
+            has_fast_bfloat16=machine.has_fast_bfloat16,
             quota=machine.cpu_quota,
         )
         for node, cpus in numa_nodes(machine.cpus, root)
@@ -88,10 +88,6 @@ def node_of(cpus: Sequence[int], devices: Sequence[Device]) -> int | None:
     """Return the NUMA node that holds all these cores; None = no single one does."""
     nodes = (device for device in devices if device.kind is DeviceKind.CPU)
     return next((node.index for node in nodes if cpus and set(cpus) <= set(node.cpus)), None)
-
-
-def _has_bfloat16(machine: MachineFacts) -> bool:
-    return machine.has_amx or "avx512_bf16" in machine.cpu_flags
 
 
 def _npu_files(root: Path) -> list[Path]:

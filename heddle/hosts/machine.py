@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from heddle.core.instruction_sets import TELLING_FLAGS, flags_in_force
+from heddle.core.instruction_sets import TELLING_FLAGS, flags_in_force, multiplies_bfloat16
 
 GPU = "NVIDIA GPU"  # one whose name the driver doesn't tell
 _UNLIMITED_BYTES = 1 << 60  # cgroup v1 writes "no limit" as a huge number
@@ -42,9 +42,9 @@ class MachineFacts:
         return max(1, min(len(self.cpus), math.floor(min(self.cpu_quota, len(self.cpus)))))
 
     @property
-    def has_amx(self) -> bool:
-        """Whether bf16 matrix products run in hardware (AMX)."""
-        return "amx_bf16" in self.cpu_flags
+    def has_fast_bfloat16(self) -> bool:
+        """Whether the CPU multiplies bfloat16 in hardware."""
+        return multiplies_bfloat16(self.cpu_flags)
 
 
 def read_machine(root: Path = Path("/")) -> MachineFacts:

@@ -9,15 +9,20 @@
    Each function is run by every thread of a team, with one struct for all.
 
    These files need GCC or Clang, nothing of torch or Python, and from `compiled_kernel.py` QUERIES, of
-   a tile, HEAD_DIM_MAX, FEW, and BFLOAT16 where that is what models compute in. */
+   a tile, HEAD_DIM_MAX, FEW, and BFLOAT16 where that is what models compute in: on a CPU with AMX or
+   AVX512-BF16. */
 
 #include "rows.h"
 #ifdef BFLOAT16
 #include "few_rows.h"
 #include "matrix_tile.h"
 #else
-#include "few_columns.h"
 #include "vector_tile.h"
+#endif
+/* Matrix registers compute sixteen columns as fast as one. */
+#if !defined BFLOAT16 || !defined __AMX_BF16__
+#define HAS_FEW
+#include "few_columns.h"
 #endif
 #include "many_quantized.h"
 
@@ -29,7 +34,7 @@ static void attend_tile(const struct layer *w, const struct row *row, int64_t kv
     for (int q = 0; q < count; q++) columns[q] = column_of(w, row, kv_head, first + q);
     int64_t start_of_head = kv_head * w->pool_head;
     struct pool pool = {w->keys + start_of_head, w->values + start_of_head, row->slots, row->places};
-#ifndef BFLOAT16
+#ifdef HAS_FEW
     if (is_few(count, row->queries, w->head_dim)) {
         attend_few(row, &pool, columns, count, w->scaling * LOG2_E, w->head_dim);
         return;
@@ -91,8 +96,10 @@ void multiply_few(struct product *w) {
 
 /* The widest instructions that it was compiled for. */
 const char *instructions(void) {
-#if defined BFLOAT16
+#if defined BFLOAT16 && defined __AMX_BF16__
     return "amx";
+#elif defined BFLOAT16
+    return "avx512_bf16";
 #elif defined __AVX512F__
     return "avx512";
 #elif defined __AVX2__
@@ -101,6 +108,11 @@ const char *instructions(void) {
     return "others";
 #endif
 }
+
+#ifdef BFLOAT16
+/* Outputs of one panel of weights, as `multiply_few` reads them. */
+int panel_outputs(void) { return PANEL; }
+#endif
 
 /* Whether the system lets this process run it. */
 int can_run(void) {

@@ -10,7 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from heddle.core.instruction_sets import KERNEL, check_words, compiler_options, is_withheld
+from heddle.core.instruction_sets import (
+    KERNEL,
+    check_words,
+    compiler_options,
+    multiplies_bfloat16,
+)
 from heddle.kernels.kernel_library import load_library
 from heddle.kernels.quantized_kernel import QuantizedKernel, Team
 
@@ -24,11 +29,11 @@ FLAGS: Final = (
     *("-O3", "-ffp-contract=fast", "-std=gnu11", "-shared", "-fPIC"),
     f"-DHEAD_DIM_MAX={HEAD_DIM_MAX}",
 )
-# Heads of a row that decodes, sharing a KV head, for which the kernel for float32 reads keys once.
+# Heads of a row that decodes, sharing a KV head, for which a kernel without AMX reads keys once.
 FEW_HEADS: Final = 8
 FLOAT32_FLAGS: Final = (f"-DQUERIES={TILE_QUERIES}", f"-DFEW={FEW_HEADS}")
 # More queries share the values that are transposed; few of them take as many columns as they need.
-BFLOAT16_FLAGS: Final = ("-DQUERIES=64", "-DBFLOAT16")
+BFLOAT16_FLAGS: Final = ("-DQUERIES=64", "-DBFLOAT16", f"-DFEW={FEW_HEADS}")
 
 
 class RowWork(ctypes.Structure):
@@ -141,6 +146,7 @@ class RowKernel(NamedTuple):
     run_on_team: Team
     quantized: QuantizedKernel
     multiply_few: ctypes.c_void_p | None = None  # in bfloat16 alone
+    panel: int = 0  # outputs that lie together where it multiplies
 
     def run(self, work: LayerWork, threads: int) -> None:
         """Compute what `work` describes. Mutates: its `out`."""
@@ -187,11 +193,12 @@ _instructions: dict[str, str] = {}  # of the kernels that were loaded
 def find_row_kernel(*, in_bfloat16: bool = False) -> FoundKernel:
     """Return the kernel, compiled now if it hasn't been on this machine; ready within seconds.
 
-    In bfloat16 it is for CPUs with AMX alone: others compute in float32 several times faster.
+    In bfloat16 it is for CPUs that multiply it in hardware: others are several times faster in
+    float32.
 
     Raises: ConfigError: it was compiled for more than this process is held to.
     """
-    if in_bfloat16 and not has_amx():
+    if in_bfloat16 and not multiplies_bfloat16():
         return FoundKernel(None)
     try:
         kernel = load_kernel(in_bfloat16=in_bfloat16)
@@ -227,20 +234,16 @@ def load_kernel(*, in_bfloat16: bool, flags: Sequence[str] = ()) -> RowKernel | 
     names = ("attend_rows", "store_tokens", "norm_tokens", "gate_tokens")
     attend, store, norm, gate = (ctypes.cast(library[name], ctypes.c_void_p) for name in names)
     quantized = QuantizedKernel.of(library, team, in_bfloat16=in_bfloat16)
-    multiply = ctypes.cast(library.multiply_few, ctypes.c_void_p) if in_bfloat16 else None
-    return RowKernel(attend, store, norm, gate, team, quantized, multiply)
+    kernel = RowKernel(attend, store, norm, gate, team, quantized)
+    if not in_bfloat16:
+        return kernel
+    multiply = ctypes.cast(library.multiply_few, ctypes.c_void_p)
+    return kernel._replace(multiply_few=multiply, panel=library.panel_outputs())
 
 
 def loaded_instructions() -> dict[str, str]:
     """Return the widest instructions that the loaded kernels were compiled for, by number type."""
     return dict(_instructions)
-
-
-def has_amx() -> bool:
-    """Whether the CPU multiplies matrices of bfloat16 in hardware, and this process may."""
-    import torch
-
-    return bool(torch.cpu._is_amx_tile_supported()) and not is_withheld("amx_bf16")
 
 
 def _torch_openmp() -> Path:

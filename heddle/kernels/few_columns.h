@@ -1,4 +1,4 @@
-/* Attention of a few columns, a row that decodes: vectors hold numbers of one head. (ADR 45)
+/* Attention of a few columns, a row that decodes: vectors hold numbers of one head. (ADR 45, ADR 61)
 
    A tile would compute columns that nobody wants, and one column reads each key once: so what
    counts is that keys and values come from memory without a pause. */
@@ -27,24 +27,24 @@ static void rotate_few(struct few *few, const float *factors, int64_t head_dim) 
 }
 
 /* Scores of LANES keys, side by side. */
-INLINE void score_lanes(struct few *few, const float *const *keys, int first, int64_t head_dim) {
+INLINE void score_lanes(struct few *few, const number *const *keys, int first, int64_t head_dim) {
     for (int c = 0; c < few->count; c++) {
         floats sums[LANES];
         for (int r = 0; r < LANES; r++) sums[r] = all(0.0f);
         for (int64_t i = 0; i < head_dim; i += LANES) {
             floats own = *(floats *)&few->query[c][i];
-            for (int r = 0; r < LANES; r++) sums[r] += own * *(const floats *)(keys[r] + i);
+            for (int r = 0; r < LANES; r++) sums[r] += own * load(keys[r] + i);
         }
         *(floats *)&few->scores[c][first] = sums_of(sums);
     }
 }
 
 /* The score of one key. */
-INLINE void score_one(struct few *few, const float *key, int at, int64_t head_dim) {
+INLINE void score_one(struct few *few, const number *key, int at, int64_t head_dim) {
     for (int c = 0; c < few->count; c++) {
         floats sum = all(0.0f);
         for (int64_t i = 0; i < head_dim; i += LANES)
-            sum += *(floats *)&few->query[c][i] * *(const floats *)(key + i);
+            sum += *(floats *)&few->query[c][i] * load(key + i);
         few->scores[c][at] = sum_of(sum);
     }
 }
@@ -70,7 +70,7 @@ INLINE float share_few(struct few *few, int c, int count) {
 
 /* Adds what `count` keys give to `parts` vectors of a column's output; `ways` of them at a time, so
    that no sum waits for the one before it. */
-INLINE void give_few(float *out, const float *const *values, int64_t first, const float *shares,
+INLINE void give_few(float *out, const number *const *values, int64_t first, const float *shares,
                      float shrink, int count, int parts, int ways) {
     floats sums[AT_ONCE];
     for (int p = 0; p < parts; p++) sums[p] = *(floats *)(out + first + p * LANES) * shrink;
@@ -80,10 +80,10 @@ INLINE void give_few(float *out, const float *const *values, int64_t first, cons
         for (int way = 0; way < ways; way++)
             for (int p = 0; p < parts; p++)
                 sums[way * parts + p] +=
-                    shares[j + way] * *(const floats *)(values[j + way] + first + p * LANES);
+                    shares[j + way] * load(values[j + way] + first + p * LANES);
     for (; j < count; j++)
         for (int p = 0; p < parts; p++)
-            sums[p] += shares[j] * *(const floats *)(values[j] + first + p * LANES);
+            sums[p] += shares[j] * load(values[j] + first + p * LANES);
     for (int way = 1; way < ways; way++)
         for (int p = 0; p < parts; p++) sums[p] += sums[way * parts + p];
     for (int p = 0; p < parts; p++) *(floats *)(out + first + p * LANES) = sums[p];
@@ -102,7 +102,7 @@ INLINE void fetch_few(const struct pool *pool, int64_t first, int64_t stop, int6
 
 static void attend_few_keys(struct few *few, const struct pool *pool, int64_t first, int64_t stop,
                             int64_t head_dim) {
-    const float *keys[FEW_KEYS], *values[FEW_KEYS];
+    const number *keys[FEW_KEYS], *values[FEW_KEYS];
     for (; first < stop; first += FEW_KEYS) {
         int count = stop - first < FEW_KEYS ? stop - first : FEW_KEYS, j = 0;
         int64_t next = first + FEW_KEYS;
@@ -143,7 +143,7 @@ static void attend_few(const struct row *row, const struct pool *pool, const str
     struct few few;
     few.count = count;
     for (int c = 0; c < count; c++) {
-        for (int64_t i = 0; i < head_dim; i++) few.plain[c][i] = columns[c].query[i] * scaling;
+        for (int64_t i = 0; i < head_dim; i++) few.plain[c][i] = widened(columns[c].query[i]) * scaling;
         memset(few.out[c], 0, sizeof(float) * head_dim);
         few.largest[c] = -1e30f;
         few.weight[c] = 0.0f;
@@ -156,5 +156,6 @@ static void attend_few(const struct row *row, const struct pool *pool, const str
         attend_few_keys(&few, pool, start, stop, head_dim);
     }
     for (int c = 0; c < count; c++)
-        for (int64_t i = 0; i < head_dim; i++) columns[c].out[i] = few.out[c][i] / few.weight[c];
+        for (int64_t i = 0; i < head_dim; i++)
+            columns[c].out[i] = rounded(few.out[c][i] / few.weight[c]);
 }

@@ -1,9 +1,9 @@
-/* A tile of queries on its way through the keys, by matrix products in bfloat16 (AMX). (ADR 45)
+/* A tile of queries on its way through the keys, by matrix products in bfloat16. (ADR 45, ADR 61)
 
-   A product takes 16 rows of 32 numbers as they lie, and 32 rows of 16 numbers with two rows
+   A product of AMX takes 16 rows of 32 numbers as they lie, and 32 rows of 16 numbers with two rows
    interleaved. So scores are keys times queries, as `vector_tile.h` has them, too: queries are
    interleaved once for each group of keys, shares as they are rounded. The output is values times
-   shares: values alone have to be transposed. */
+   shares: values alone have to be transposed. Vectors take the same: pairs of a row, and pairs of rows. */
 
 #include "matrices.h"
 #include "rows.h"
@@ -73,6 +73,7 @@ INLINE floats rough_power_of_two(floats x) {
 INLINE void multiply(const number *a, int64_t a_row, const uint32_t *b, int64_t depth, float *out,
                      int adds, int is_pair) {
     const int64_t row_bytes = 4 * QUERIES;
+#ifdef __AMX_BF16__
     float *below = out + SIDE * QUERIES;
     __asm__ volatile("" ::: "memory"); /* GCC doesn't know that matrix registers read memory */
     if (adds) {
@@ -102,6 +103,11 @@ INLINE void multiply(const number *a, int64_t a_row, const uint32_t *b, int64_t 
     _tile_stored(1, below, row_bytes);
     if (is_pair) _tile_stored(2, out + SIDE, row_bytes);
     if (is_pair) _tile_stored(3, below + SIDE, row_bytes);
+#else
+    for (int r = 0; r < DEPTH; r += ROWS_AT_ONCE)
+        multiply_pairs(ROWS_AT_ONCE, is_pair ? 2 : 1, a + r * a_row, a_row, b, row_bytes, depth,
+                       out + r * QUERIES, QUERIES, adds, 0);
+#endif
 }
 
 /* `multiply` for all columns of a tile, and as many rows as there are. */

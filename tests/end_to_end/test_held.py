@@ -14,9 +14,9 @@ pytestmark = pytest.mark.skipif(
 )
 PROGRAM = """
 import json, faiss, numba, numpy, torch
-from heddle.kernels.compiled_kernel import find_row_kernel, has_amx
+from heddle.kernels.compiled_kernel import find_row_kernel
 from heddle.engines.llm.model.packed_linear import PackedLinear
-from heddle.encoder.device import cpu_has_amx
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.hosts.library_words import check_libraries, library_words
 from heddle.hosts.machine import read_machine
 
@@ -33,7 +33,7 @@ find_row_kernel()
 check_libraries()
 print(json.dumps({
     "words": library_words(),
-    "has amx": has_amx() or cpu_has_amx() or read_machine().has_amx,
+    "has bfloat16": multiplies_bfloat16() or read_machine().has_fast_bfloat16,
     "zmm": "zmm" in next(iter(doubled.inspect_asm().values())),
 }))
 """
@@ -47,7 +47,7 @@ def test_every_library_says_so():
     assert done.returncode == 0, done.stderr
     *said, last = done.stdout.splitlines()
     found = json.loads(last)
-    assert not found["has amx"]
+    assert not found["has bfloat16"]
     assert not found["zmm"]
     words = {name.partition(",")[0]: word for name, word in found["words"].items()}
     assert words.keys() >= AVX2.words.keys() - {"openblas"}

@@ -70,13 +70,14 @@ def _needs_gpu(config: ServerConfig, nodes: Sequence[NodeFacts]) -> bool:
 
 
 def _one_dtype(nodes: Sequence[NodeFacts], needs_gpu: bool) -> str:
-    """Return what dtype auto is on every node. Each node with AMX would time it. (ADR 46)"""
-    timing = [node.name for node in nodes if node.machine.has_amx]
+    """Return what dtype auto is on every node. Those fast in bfloat16 would time it. (ADR 46)"""
+    timing = [node.name for node in nodes if node.machine.has_fast_bfloat16]
     if needs_gpu or not timing:
         return auto_dtype(has_fast_bfloat16=needs_gpu)
     if len(nodes) > 1:
         raise ConfigError(
-            f"dtype is auto: nodes {', '.join(timing)} have AMX and would each choose between "
-            "float32 and bfloat16 by themselves, and equal lanes must compute alike: set dtype"
+            f"dtype is auto: nodes {', '.join(timing)} multiply bfloat16 in hardware and "
+            "would each choose between it and float32 by themselves, and equal lanes must compute "
+            "alike: set dtype"
         )
     return auto_dtype(has_fast_bfloat16=True)

@@ -412,7 +412,7 @@ def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFa
         return wanted
     if stored is not None:
         return stored.dtype
-    return auto_dtype(has_fast_bfloat16=machine.has_amx or bool(machine.gpus))
+    return auto_dtype(has_fast_bfloat16=machine.has_fast_bfloat16 or bool(machine.gpus))
 
 
 def _wanted_lanes(
@@ -483,13 +483,15 @@ def _can_borrow(config: ServerConfig, generator: ModelFiles | None, machine: Mac
     if generator is None or not _lends(config):
         return False
     model_type = str(read_json(generator.directory / "config.json").get("model_type"))
-    return fuses_on_cpu(model_type, _dtype_on_cpu(config, machine), has_amx=machine.has_amx)
+    return fuses_on_cpu(
+        model_type, _dtype_on_cpu(config, machine), has_fast_bfloat16=machine.has_fast_bfloat16
+    )
 
 
 def _dtype_on_cpu(config: ServerConfig, machine: MachineFacts) -> str:
     if config.dtype != "auto":
         return config.dtype
-    return auto_dtype(has_fast_bfloat16=machine.has_amx)
+    return auto_dtype(has_fast_bfloat16=machine.has_fast_bfloat16)
 
 
 def _readers_bytes(readers: tuple[Reader, ...]) -> int:

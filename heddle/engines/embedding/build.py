@@ -41,7 +41,7 @@ class EmbeddingSettings:
 
     Args:
         model: a Hugging Face encoder directory; None = the packaged MiniLM.
-        dtype: float32, bfloat16, or auto: bfloat16 on a GPU and on a CPU with AMX, else float32.
+        dtype: float32, bfloat16, or auto: bfloat16 where the device is fast in it, else float32.
             Vectors of two types agree to about three digits: never mix them in one corpus.
         device: a torch device; auto = the GPU where there is one.
         batch_tokens_max: padded tokens in a step; None = 512 on a CPU, where more are no

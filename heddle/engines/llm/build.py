@@ -50,7 +50,8 @@ STEP_TOKENS: Final = 512  # of a step, where neither the user nor a measurement 
 class LlmSettings:
     """How to load and serve a model.
 
-    `dtype` auto is bfloat16 on CUDA, on CPUs with AMX what a trial says (ADR 46), else float32.
+    `dtype` auto is bfloat16 on CUDA, what a trial says on CPUs that multiply it (ADR 46), else
+    float32.
     `device` auto is CUDA where there is one. `attention` torch, triton (a kernel for NVIDIA GPUs)
     or compiled (one for CPUs, ADR 23); auto takes a kernel where it can, on a CPU by the trial.
     `context_tokens_max` None is the model's own, or what the KV pool of `kv_bytes` holds if that is
@@ -191,8 +192,8 @@ def assemble(
         log.info("%s", note)
     if settings.attention == COMPILED and worker.attention != COMPILED:
         unsuited = (
-            "it takes a model of the Llama family in float32, or with AMX in bfloat16, "
-            "heads of up to 256 numbers"
+            "it takes a model of the Llama family in float32, or in bfloat16 where the CPU "
+            "multiplies it, and heads of up to 256 numbers"
         )
         why = next(iter(worker.slowdowns), unsuited)
         raise ConfigError(f"attention is 'compiled', which can't run: {why}; use auto")

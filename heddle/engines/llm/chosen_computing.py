@@ -11,11 +11,10 @@ from typing import Final
 
 from heddle.core.cache import cache_directory, cache_root, locked, read_json, write_json
 from heddle.core.dtypes import forced_dtype
-from heddle.core.instruction_sets import held, is_withheld
+from heddle.core.instruction_sets import held, multiplies_bfloat16
 from heddle.engines.llm.attention.choice import COMPILED, TORCH
 
 FOLDER: Final = "computing"
-AMX_FLAG: Final = "amx_bf16"
 GAIN_MIN: Final = 1.1  # less is noise: the candidate that stands first is taken
 TRIAL: Final = 1  # how it is timed; another number forgets what was timed before
 log = logging.getLogger(__name__)
@@ -71,8 +70,7 @@ def candidates_of(dtype: str, attention: str) -> tuple[Candidate, ...]:
     """
     dtypes: tuple[str, ...] = (dtype,)
     if dtype == "auto":
-        has_amx = AMX_FLAG in _cpu().split() and not is_withheld(AMX_FLAG)
-        timed = ("bfloat16", "float32") if has_amx else ("float32",)
+        timed = ("bfloat16", "float32") if multiplies_bfloat16() else ("float32",)
         forced = forced_dtype()
         dtypes = timed if forced is None else (forced,)
     ways = (COMPILED, TORCH) if attention == "auto" else (attention,)

@@ -28,7 +28,7 @@ class ReadingSettings:
     Args:
         model: the directory of an extractor, of a model for question answering, or of a
             cross-encoder; None = the installed extractor.
-        dtype: float32, bfloat16, or auto: bfloat16 on a GPU and on a CPU with AMX, else float32.
+        dtype: float32, bfloat16, or auto: bfloat16 where the device is fast in it, else float32.
         device: a torch device; auto = the GPU where there is one.
         reranks: whether it takes reranking, where its model can; False = another engine does.
         batch_tokens_max: tokens in a step; None = 1024 on a CPU, 32768 on a GPU.

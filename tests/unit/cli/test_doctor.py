@@ -88,7 +88,7 @@ def test_all_is_there(capsys, model: Path, corpus: Path, tmp_path: Path):
     for part in (
         "Test 9000",
         "2 cores usable (cores 0, 1, 2, 3; quota 2.5)",
-        "no AMX",
+        "no bfloat16 in hardware",
         "8.0 GiB allowed, 16.0 GiB in the machine",
         "NVIDIA H200",
         "torch 2",

@@ -16,6 +16,7 @@ from heddle.core.instruction_sets import (
     holds_back,
     is_withheld,
     machine_flags,
+    multiplies_bfloat16,
 )
 
 FLAGS = AVX2.needs | SETS["avx512"].needs | {"sse2", "avx_vnni", "avx512_bf16", "amx_bf16"}
@@ -43,6 +44,24 @@ def test_each_set_withholds_what_is_beyond_it(machine, monkeypatch):
     assert flags_in_force() == AVX2.needs | {"sse2"}
     assert compiler_options() == ("-march=haswell",)
     assert not holds_back(AVX2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "held_to", "multiplies"),
+    [
+        ({"amx_bf16"}, None, True),
+        ({"avx512_bf16"}, None, True),
+        ({"amx_bf16"}, "avx512", False),
+        ({"amx_bf16", "avx512_bf16"}, "avx512", True),
+        ({"amx_bf16", "avx512_bf16"}, "avx2", False),
+        (set(), None, False),
+    ],
+)
+def test_what_multiplies_bfloat16(monkeypatch, flags, held_to, multiplies):
+    monkeypatch.setattr(instruction_sets, "machine_flags", lambda _: frozenset(flags | AVX2.needs))
+    monkeypatch.setenv("HEDDLE_HELD", held_to or "")
+    assert multiplies_bfloat16() is multiplies
+    assert multiplies_bfloat16(frozenset(flags)) is bool(flags)
 
 
 def test_a_held_child_keeps_the_rest_of_the_environment(machine, monkeypatch):

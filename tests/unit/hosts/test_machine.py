@@ -35,7 +35,7 @@ def test_a_plain_machine(root: Path) -> None:
     assert facts.memory_total_bytes == facts.memory_limit_bytes == 32 * GIB
     assert facts.cpu_model == "Some CPU 9000"
     assert facts.cpu_flags == {"avx2", "avx512f", "amx_bf16"}
-    assert facts.has_amx
+    assert facts.has_fast_bfloat16
     assert facts.cpu_quota == math.inf
     assert facts.cpus == tuple(sorted(os.sched_getaffinity(0)))
     assert facts.cores == len(facts.cpus)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import SiLUActivation
 
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
 from heddle.engines.llm.attention.key_rotation import rotated
 from heddle.engines.llm.attention.token_store import store_tokens
@@ -14,7 +15,7 @@ from heddle.engines.llm.model.fused_types import fuses_on_cpu
 from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
 from heddle.engines.llm.model.layer_steps import gate_states, norm_states
 from heddle.kernels.borrowed_threads import BORROWED
-from heddle.kernels.compiled_kernel import RowKernel, has_amx
+from heddle.kernels.compiled_kernel import RowKernel
 
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
 
@@ -193,7 +194,7 @@ def can_fuse(model: Any) -> bool:  # noqa: ANN401 - transformers' class
     config = model.config
     attention = model.model.layers[0].self_attn
     dtype = str(model.dtype).removeprefix("torch.")
-    is_plain = fuses_on_cpu(config.model_type, dtype, has_amx=has_amx())
+    is_plain = fuses_on_cpu(config.model_type, dtype, has_fast_bfloat16=multiplies_bfloat16())
     turns_all = 2 * model.model.rotary_emb.inv_freq.numel() == attention.head_dim
     return bool(is_plain and turns_all and model.device.type == "cpu")
 

@@ -8,19 +8,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.engines.llm.model.huge_pages import move_to_huge_pages
 from heddle.kernels.compiled_kernel import (
     Product,
     RowKernel,
     find_row_kernel,
-    has_amx,
 )
 
 PACKED_ROWS_MAX: Final = 96  # beyond it the plain product is as fast
 # Of all layouts that oneDNN makes, the best one for 2 to 32 rows, and as good as any for 64.
 PACKED_FOR_ROWS: Final = 4
 FEW_ROWS_MAX: Final = 32  # that the compiled kernel multiplies: `few_rows.h`
-PANEL: Final = 32  # outputs that lie together
 DEPTH: Final = 32  # inputs are a multiple of it
 log = logging.getLogger(__name__)
 
@@ -63,7 +62,7 @@ class BlockedLinear(nn.Module):
     are multiplied by the compiled kernel, which reads the weights 1.5 times as fast as oneDNN does.
 
     Args:
-        linear: the layer to stand in for; bfloat16, on a CPU with AMX.
+        linear: the layer to stand in for; bfloat16, on a CPU that multiplies it in hardware.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -75,7 +74,7 @@ class BlockedLinear(nn.Module):
         self._address = int(torch.ops.mkldnn.data_ptr(self._packed))
         self._stop = self._address + int(torch.ops.mkldnn._nbytes(self._packed))
         self._kernel = find_row_kernel(in_bfloat16=True).kernel
-        if self._kernel is not None and not self._is_in_panels(weight):
+        if self._kernel is not None and not self._is_in_panels(weight, self._kernel.panel):
             log.info("few rows are multiplied by oneDNN: weights lie in a layout of their own")
             self._kernel = None
 
@@ -112,35 +111,35 @@ class BlockedLinear(nn.Module):
         kernel.multiply(product, torch.get_num_threads())
         return out
 
-    def _is_in_panels(self, weight: Tensor) -> bool:
+    def _is_in_panels(self, weight: Tensor, outputs: int) -> bool:
         """Whether the weights lie as the kernel reads them: oneDNN is free to change its layouts.
 
-        The first panel and the last one are looked at: [in / 2, 32, 2] numbers each.
+        The first panel and the last one are looked at: [in / 2, outputs, 2] numbers each.
         """
         if self._inputs % DEPTH:
             return False
-        panels = -(-self._outputs // PANEL)
-        panel_bytes = PANEL * self._inputs * weight.element_size()
+        panels = -(-self._outputs // outputs)
+        panel_bytes = outputs * self._inputs * weight.element_size()
         if self._stop - self._address != panels * panel_bytes:
             return False
         return all(
-            _panel_of(weight, panel)
+            _panel_of(weight, panel, outputs)
             == ctypes.string_at(self._address + panel * panel_bytes, panel_bytes)
             for panel in {0, panels - 1}
         )
 
 
-def _panel_of(weight: Tensor, panel: int) -> bytes:
-    outputs = weight[panel * PANEL : (panel + 1) * PANEL]
-    filled = F.pad(outputs.view(torch.int16), (0, 0, 0, PANEL - len(outputs)))
-    return filled.view(PANEL, -1, 2).transpose(0, 1).contiguous().numpy().tobytes()
+def _panel_of(weight: Tensor, panel: int, outputs: int) -> bytes:
+    own = weight[panel * outputs : (panel + 1) * outputs]
+    filled = F.pad(own.view(torch.int16), (0, 0, 0, outputs - len(own)))
+    return filled.view(outputs, -1, 2).transpose(0, 1).contiguous().numpy().tobytes()
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether packing pays: on a CPU in float32, in bfloat16 with AMX; oneDNN's operators do it."""
+    """Whether packing pays: on a CPU in a dtype that it is fast in; oneDNN's operators do it."""
     if device.type != "cpu" or not hasattr(torch.ops.mkldnn, "_reorder_linear_weight"):
         return False
-    return dtype is torch.float32 or (dtype is torch.bfloat16 and has_amx())
+    return dtype is torch.float32 or (dtype is torch.bfloat16 and multiplies_bfloat16())
 
 
 def pack_linears(model: nn.Module) -> None:

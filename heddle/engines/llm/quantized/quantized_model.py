@@ -66,7 +66,8 @@ def _kernel(dtype: torch.dtype, device: torch.device) -> QuantizedKernel:
         )
     found = find_row_kernel(in_bfloat16=dtype is torch.bfloat16)
     if found.kernel is None:
-        why = found.problem or "the CPU has no AMX, so use dtype float32 or auto"
+        lacking = "the CPU has neither AMX nor AVX512-BF16, so use dtype float32 or auto"
+        why = found.problem or lacking
         raise ConfigError(f"weights is 'int8', which takes a compiled kernel: {why}")
     return found.kernel.quantized
 

@@ -157,7 +157,7 @@ def test_nodes_that_would_compute_differently_are_refused() -> None:
         return cluster_demand(config, files, (BOTH,), nodes(*machines))
 
     assert needs(plain, plain).packed_bytes == LLM_BYTES // 2 * 2
-    with pytest.raises(ConfigError, match="dtype is auto: nodes n1 have AMX"):
+    with pytest.raises(ConfigError, match="dtype is auto: nodes n1 multiply bfloat16"):
         needs(plain, amx)
     assert not needs(plain, amx, dtype="bfloat16").packed_bytes
     with pytest.raises(ConfigError, match="nodes n1 have a GPU and n0 none"):

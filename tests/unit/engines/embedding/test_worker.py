@@ -17,12 +17,12 @@ from heddle.core.commands import Admit
 from heddle.core.dtypes import DTYPES, auto_dtype
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Done
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.core.payloads import EmbedPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Identity, Task
 from heddle.encoder.batch_scheduler import BatchLimits
-from heddle.encoder.device import cpu_has_amx
 from heddle.encoder.encoder_directory import EncoderDirectory, default_model_dir
 from heddle.engines.embedding import build, worker
 from heddle.engines.embedding.build import EmbeddingSettings, build_engine
@@ -214,10 +214,10 @@ def test_bfloat16_is_close_and_named(tmp_path: Path) -> None:
     assert not np.array_equal(full.values, half.values)
 
 
-def test_auto_is_float32_unless_thecpu_has_amx(tmp_path: Path) -> None:
+def test_auto_is_float32_unless_the_cpu_multiplies_bfloat16(tmp_path: Path) -> None:
     directory = EncoderDirectory.open(str(make_encoder(tmp_path)))
     worker = TransformerWorker.load(directory, "auto", "cpu", 1)
-    dtype = auto_dtype(has_fast_bfloat16=cpu_has_amx())
+    dtype = auto_dtype(has_fast_bfloat16=multiplies_bfloat16())
     assert worker.dtype == dtype
     assert not worker.on_gpu
 

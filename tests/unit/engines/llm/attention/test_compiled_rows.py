@@ -10,11 +10,12 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from heddle.core.instruction_sets import SETS, flags_in_force
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.gathered_keys import GatheredKeys
 from heddle.engines.llm.attention.key_rotation import PairRotation
 from heddle.engines.llm.step_batch import BatchRow
-from heddle.kernels.compiled_kernel import find_row_kernel
+from heddle.kernels.compiled_kernel import find_row_kernel, load_kernel
 from heddle.kv.page_store import KvShape, PageStore
 from heddle.kv.rows import SharedKeys, runs_of
 
@@ -30,7 +31,7 @@ def dtype(request):
     """Return a number type that there is a kernel for."""
     kernel, problem = find_row_kernel(in_bfloat16=request.param is torch.bfloat16)
     if kernel is None:
-        pytest.skip(f"no kernel here: {problem or 'the CPU has no AMX'}")
+        pytest.skip(f"no kernel here: {problem or 'the CPU is slow in bfloat16'}")
     return request.param
 
 
@@ -81,19 +82,31 @@ def expected(row, store, turning, query, scaling):
     return out.transpose(0, 1).to(query.dtype)
 
 
-def attended(row, store, turning, query, scaling=0.3):
-    kernel = find_row_kernel(in_bfloat16=query.dtype is torch.bfloat16).kernel
+def attended(row, store, turning, query, scaling=0.3, kernel=None):
+    kernel = kernel or find_row_kernel(in_bfloat16=query.dtype is torch.bfloat16).kernel
     out = query.new_empty(query.transpose(0, 1).shape)
     CompiledRows.of([row], kernel, turning).attend(store, 1, query, scaling, out)
     return out
 
 
-def assert_right(row, store, turning, query, scaling=0.3):
+def assert_right(row, store, turning, query, scaling=0.3, kernel=None):
     torch.testing.assert_close(
-        attended(row, store, turning, query, scaling),
+        attended(row, store, turning, query, scaling, kernel),
         expected(row, store, turning, query, scaling),
         **TOLERANCES[query.dtype],
     )
+
+
+@pytest.mark.skipif("amx_bf16" not in flags_in_force(), reason="the kernel here has no AMX")
+@pytest.mark.parametrize("head_dim", [6, 64, 80])
+@pytest.mark.parametrize("queries", [1, 45])
+def test_a_cpu_with_amx_can_do_without_it(queries, head_dim):
+    torch.manual_seed(0)
+    kernel = load_kernel(in_bfloat16=True, flags=SETS["avx512"].compiler)
+    store, turning = pool(2, head_dim, torch.bfloat16), rotation(head_dim)
+    query = torch.randn(6, queries, head_dim, dtype=torch.bfloat16)
+    asked = row(queries, [(100, 7), (97, -300)])
+    assert_right(asked, store, turning, query, head_dim**-0.5, kernel)
 
 
 @pytest.mark.parametrize("head_dim", [2, 6, 8, 10, 32, 64, 80, 96, 128, 256])

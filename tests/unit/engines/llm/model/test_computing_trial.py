@@ -2,10 +2,10 @@
 
 import pytest
 
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.engines.llm.attention.choice import COMPILED, TORCH
 from heddle.engines.llm.chosen_computing import Candidate, Choice
 from heddle.engines.llm.model.computing_trial import choose_computing
-from heddle.kernels.compiled_kernel import has_amx
 from tests.helpers.tiny_models import FAMILIES, tiny_model
 
 
@@ -22,7 +22,7 @@ def folder(monkeypatch, tmp_path):
 def test_every_candidate_is_timed(family, folder):
     config = tiny_model(family).config
     choice = choose_computing(folder, config, "auto", "auto")
-    dtypes = ("bfloat16", "float32") if has_amx() else ("float32",)
+    dtypes = ("bfloat16", "float32") if multiplies_bfloat16() else ("float32",)
     timed = [candidate for candidate, _ in choice.seconds]
     assert timed == [Candidate(dtype, way) for dtype in dtypes for way in (COMPILED, TORCH)]
     assert all(seconds > 0 for _, seconds in choice.seconds)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.engines.llm.model.fused_layers import (
     FusedAttention,
@@ -14,7 +15,6 @@ from heddle.engines.llm.model.fused_types import FUSED_TYPES
 from heddle.engines.llm.model.packed_linear import pack_linears
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.reuse.gate import keys_can_be_rotated
-from heddle.kernels.compiled_kernel import has_amx
 from tests.helpers.fused_serving import FusedServing, segments
 from tests.helpers.fusion_oracle import FusionOracle
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
@@ -46,7 +46,7 @@ def _ids(chunks):
 def test_which_models_are_fused():
     assert {tiny_model(family).config.model_type for family in FUSED} == set(FUSED_TYPES)
     assert not any(can_fuse(tiny_model(family)) for family in FAMILIES if family not in FUSED)
-    assert can_fuse(tiny_model("llama").to(torch.bfloat16)) is has_amx()
+    assert can_fuse(tiny_model("llama").to(torch.bfloat16)) is multiplies_bfloat16()
 
 
 def test_fusing_twice_changes_nothing():

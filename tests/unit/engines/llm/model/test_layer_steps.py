@@ -21,7 +21,7 @@ def kernel(request):
     """Return a number type and its kernel."""
     found, problem = find_row_kernel(in_bfloat16=request.param is torch.bfloat16)
     if found is None:
-        pytest.skip(f"no kernel here: {problem or 'the CPU has no AMX'}")
+        pytest.skip(f"no kernel here: {problem or 'the CPU is slow in bfloat16'}")
     return request.param, found
 
 

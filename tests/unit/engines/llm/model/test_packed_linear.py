@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.engines.llm.model import packed_linear
 from heddle.engines.llm.model.packed_linear import (
     FEW_ROWS_MAX,
@@ -14,7 +15,7 @@ from heddle.engines.llm.model.packed_linear import (
     can_pack,
     pack_linears,
 )
-from heddle.kernels.compiled_kernel import RowKernel, find_row_kernel, has_amx
+from heddle.kernels.compiled_kernel import FoundKernel, RowKernel, find_row_kernel
 from tests.helpers.tiny_models import FAMILIES, prompt, tiny_model
 
 CPU = torch.device("cpu")
@@ -62,7 +63,7 @@ def test_a_head_that_shares_its_weight_with_the_embedding_still_does():
     torch.testing.assert_close(model.lm_head(before), F.linear(before, model.lm_head.weight))
 
 
-@pytest.mark.skipif(not has_amx(), reason="the CPU has no AMX")
+@pytest.mark.skipif(not multiplies_bfloat16(), reason="the CPU is slow in bfloat16")
 @pytest.mark.parametrize("count", [0, 1, 2, 16, 17, FEW_ROWS_MAX, FEW_ROWS_MAX + 1, 300])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(("inputs", "outputs"), [(24, 40), (64, 32), (96, 20), (576, 200)])
@@ -76,7 +77,7 @@ def test_blocked_weights_give_the_plain_layer_s_product(count, bias, inputs, out
 
 @pytest.mark.skipif(
     not find_row_kernel(in_bfloat16=True).kernel,
-    reason=f"no kernel here: {find_row_kernel(in_bfloat16=True).problem or 'the CPU has no AMX'}",
+    reason=find_row_kernel(in_bfloat16=True).problem or "the CPU is slow in bfloat16",
 )
 @torch.no_grad()
 def test_few_rows_are_multiplied_by_the_kernel_where_it_knows_the_layout(monkeypatch):
@@ -85,11 +86,12 @@ def test_few_rows_are_multiplied_by_the_kernel_where_it_knows_the_layout(monkeyp
     rows = torch.randn(1, 3, 64).bfloat16()
     BlockedLinear(nn.Linear(64, 100, dtype=torch.bfloat16))(rows)
     assert [product.count for product in asked] == [3]
-    monkeypatch.setattr(packed_linear, "PACKED_FOR_ROWS", 1)  # then oneDNN takes panels of 64
+    kernel = find_row_kernel(in_bfloat16=True).kernel._replace(panel=16)
+    monkeypatch.setattr(packed_linear, "find_row_kernel", lambda **_: FoundKernel(kernel))
     BlockedLinear(nn.Linear(64, 100, dtype=torch.bfloat16))(rows)
     assert len(asked) == 1
 
 
 def test_only_what_a_cpu_is_fast_in_is_packed():
-    assert can_pack(CPU, torch.bfloat16) is has_amx()
+    assert can_pack(CPU, torch.bfloat16) is multiplies_bfloat16()
     assert not can_pack(torch.device("cuda"), torch.float32)

@@ -12,6 +12,7 @@ from benchmarks.llm_parity import LENGTHS, MODES, Serving, serve
 from heddle.core.commands import Admit
 from heddle.core.errors import ConfigError
 from heddle.core.frames import Done
+from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segment
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Generated
@@ -29,7 +30,7 @@ from heddle.engines.llm.quantized.quantized_file import (
 )
 from heddle.engines.llm.quantized.quantized_linear import QuantizedLinear
 from heddle.engines.llm.quantized.quantized_model import load_quantized
-from heddle.kernels.compiled_kernel import FoundKernel, find_row_kernel, has_amx
+from heddle.kernels.compiled_kernel import FoundKernel, find_row_kernel
 from tests.helpers.tiny_models import FAMILIES, VOCABULARY, prompt, tiny_model
 
 CPU = torch.device("cpu")
@@ -151,7 +152,7 @@ def test_a_head_that_is_tied_reads_the_embedding_s_panels(saved):
     assert model.lm_head.panels.data.data_ptr() == model.model.embed_tokens.panels.data.data_ptr()
 
 
-@pytest.mark.skipif(not has_amx(), reason="the CPU has no AMX")
+@pytest.mark.skipif(not multiplies_bfloat16(), reason="the CPU is slow in bfloat16")
 def test_in_bfloat16_layers_are_fused_and_chunks_can_be_reused(saved):
     directory = saved("llama")
     engine = build_engine("llm", 1, settings(directory, dtype="bfloat16", chunk_kv_bytes=1 << 20))
