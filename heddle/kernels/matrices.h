@@ -66,8 +66,8 @@ INLINE void end_matrices(const struct matrices *before) { (void)before; }
 static int can_multiply(void) { return 1; }
 
 /* `rows` rows times vectors of interleaved numbers, side by side. The sums over `depth` numbers go to
-   [rows, out_row], on top of what stands there where it `adds`. They stay in registers: at most 24 of
-   them, and more than the 6 that are on their way at once. One load of `right` serves all rows; what
+   [rows, out_row], on top of what stands there where it `adds`. They stay in registers: at most 16 of
+   them, which are enough to hide what one product takes. One load of `right` serves all rows; what
    lies `ahead` bytes behind it is fetched, 0: nothing. */
 INLINE void multiply_pairs(int rows, int vectors, const number *left, int64_t left_row,
                            const void *right, int64_t right_bytes, int64_t depth, float *out,
