@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from typing import Final
 
@@ -37,7 +38,8 @@ class Block:
     """One contender's block: how long each ask took [s], the share of time that was stolen.
 
     `worked_s` is how long the steps of each engine took in all [s]: contenders that do the same
-    work on a machine that stays as fast have about the same. `driver_s` is the CPU time of this
+    work on a machine that stays as fast have about the same; `work` is what the steps had to do,
+    by the features of each engine's cost model. `driver_s` is the CPU time of this
     process, which is the contender's: the engines have others [s].
     """
 
@@ -47,6 +49,7 @@ class Block:
     latencies_s: tuple[float, ...]
     stolen: float
     worked_s: Mapping[str, float] = field(default_factory=dict)
+    work: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     driver_s: float = 0.0
 
 
@@ -101,6 +104,7 @@ async def run_block(
 async def _once(contender: Contender, cell: str, number: int, asks: Sequence[Ask]) -> Ran:
     salt = f"{cell}-{number}-{contender.name}-{next(_runs)}"
     before_s = Counter(contender.generations.worked_s)
+    before = deepcopy(contender.generations.work.sums)
     driver = contender.make(contender.lanes, salt, contender.generations)
     begun_s = time.process_time()
     try:
@@ -113,7 +117,8 @@ async def _once(contender: Contender, cell: str, number: int, asks: Sequence[Ask
     await driver.end()
     seconds = tuple(one.seconds for one in took)
     worked_s = dict(Counter(contender.generations.worked_s) - before_s)
-    block = Block(cell, contender.name, number, seconds, stolen.share, worked_s, driver_s)
+    work = contender.generations.work.since(before)
+    block = Block(cell, contender.name, number, seconds, stolen.share, worked_s, work, driver_s)
     return Ran(block, tuple(asks), tuple(one.text for one in took))
 
 

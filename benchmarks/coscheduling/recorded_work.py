@@ -1,5 +1,6 @@
 """What requests made the engines do, and what that took: `workflows --simulated` replays it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -9,6 +10,7 @@ from heddle.core.payloads import DecodePayload, EmbedPayload, PrefillPayload, Se
 from heddle.core.results import Generated, Result, Vectors
 from heddle.core.tasks import Task
 
+SECONDS: Final = "seconds"
 REQUESTS_MAX: Final = 120  # of one driver: as many as are replayed
 Call = dict[str, object]
 
@@ -45,13 +47,24 @@ class RecordedWork:
     def told(self, frame: Frame) -> None:
         """Note a step, and the calls that ended with it."""
         sums = self.sums.setdefault(frame.lane, {})
-        for name, value in {"seconds": frame.seconds, "steps": 1.0, **frame.features}.items():
+        for name, value in {SECONDS: frame.seconds, "steps": 1.0, **frame.features}.items():
             sums[name] = sums.get(name, 0.0) + value
         if frame.costs is not None:
             self.costs[frame.lane] = dict(frame.costs.coefficients_s)
         for event in frame.events:
             if isinstance(event, Done) and event.task_id in self._open:
                 self._ended(self._open.pop(event.task_id), event.result)
+
+    def since(self, before: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float]]:
+        """Return what was added to `sums` since a copy of them was taken, without the seconds."""
+        return {
+            engine: {
+                name: value - before.get(engine, {}).get(name, 0.0)
+                for name, value in sums.items()
+                if name != SECONDS
+            }
+            for engine, sums in self.sums.items()
+        }
 
     def as_json(self) -> dict[str, object]:
         """Return all of it as JSON values."""

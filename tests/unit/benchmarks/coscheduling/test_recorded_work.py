@@ -1,3 +1,5 @@
+from copy import deepcopy
+
 from benchmarks.coscheduling.recorded_work import RecordedWork
 from heddle.core.commands import Admit
 from heddle.core.frames import Done, Frame
@@ -45,3 +47,15 @@ def test_a_number_that_comes_again_is_another_request() -> None:
         work.begins(1, workflow)
         prefilled_and_decoded(work, request_id=1, first_task=10)
     assert [name for name, calls in work.requests if len(calls) == 1] == ["oneshot", "irg"]
+
+
+def test_what_was_added_since_is_told_without_the_seconds() -> None:
+    work = RecordedWork()
+    prefilled_and_decoded(work, request_id=1, first_task=10)
+    before = deepcopy(work.sums)
+    prefilled_and_decoded(work, request_id=2, first_task=20)
+    work.told(Frame("vector", 1, 0.1, (), features={"lists": 3.0}))
+    assert work.since(before) == {
+        "llm": {"steps": 1.0, "call": 1.0, "prefill_tokens": 5.0},
+        "vector": {"steps": 1.0, "lists": 3.0},
+    }
