@@ -184,6 +184,18 @@ def test_weights_of_8_bits_miss_a_compiler(capsys, model: Path, monkeypatch: pyt
     assert "install gcc or clang, or leave --weights out" in found
 
 
+@pytest.mark.parametrize(
+    ("flags", "by"),
+    [({"avx512_bf16"}, "AVX512-BF16"), ({"amx_bf16", "avx512_bf16"}, "AMX")],
+)
+def test_what_multiplies_bfloat16_is_named(
+    capsys, model: Path, monkeypatch: pytest.MonkeyPatch, flags: set[str], by: str
+):
+    facts = replace(MACHINE, cpu_flags=frozenset(flags))
+    monkeypatch.setattr(doctor, "read_machine", lambda: facts)
+    assert f"bfloat16 in hardware ({by})" in told(capsys, "--model", model, code=0)
+
+
 def test_json_is_json(capsys, model: Path, monkeypatch: pytest.MonkeyPatch):
     unbound = MachineFacts((0,), math.inf, "T", frozenset(), 16 * GIB, 16 * GIB, ())
     monkeypatch.setattr(doctor, "read_machine", lambda: unbound)

@@ -97,7 +97,10 @@ def assert_right(row, store, turning, query, scaling=0.3, kernel=None):
     )
 
 
-@pytest.mark.skipif("amx_bf16" not in flags_in_force(), reason="the kernel here has no AMX")
+@pytest.mark.skipif(
+    "amx_bf16" not in flags_in_force() or not find_row_kernel(in_bfloat16=True).kernel,
+    reason="no kernel for AMX here",
+)
 @pytest.mark.parametrize("head_dim", [6, 64, 80])
 @pytest.mark.parametrize("queries", [1, 45])
 def test_a_cpu_with_amx_can_do_without_it(queries, head_dim):
