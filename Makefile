@@ -8,7 +8,7 @@
 #   check                       format, lint, types, test
 #   dist                        build the wheels, try them in an empty environment
 #   fuzz                        bad input for running servers; REQUESTS=n, JSON=FILE
-#   attacks                     the next three, short, as CI runs them
+#   attacks                     fuzz, soak, chaos and chaos-postgres, short, as CI runs them
 #   chaos                       kills, freezes, stops, a full disk, damaged files under load
 #   chaos-cluster               LLM lanes on nodes: lanes, nodes, links and Ray's head are lost under load
 #   chaos-postgres              a corpus in PostgreSQL that restarts, is away, and ends connections

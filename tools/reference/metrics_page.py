@@ -4,9 +4,15 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 
 from heddle.app.observe.server_state import (
+    CorpusState,
     EmbeddingState,
     MemoryState,
     ReprimingState,
@@ -52,6 +58,7 @@ def _server() -> Any:  # noqa: ANN401 - it has what a collector asks a server fo
         counters=Counters(),
         embedding=EmbeddingState(outcomes={}, held=0, lanes={}),
         corpus_revision=0,
+        corpus=CorpusState(name=""),
         repriming=ReprimingState(waiting=0, primed=0, failed=0, dropped=0, problem=""),
         memory=MemoryState(
             kv_bytes=0,
@@ -68,7 +75,9 @@ def _server() -> Any:  # noqa: ANN401 - it has what a collector asks a server fo
 
 
 def _name(metric: Metric) -> str:
-    return f"{metric.name}_total" if isinstance(metric, CounterMetricFamily) else metric.name
+    """Return the name as a scrape shows it."""
+    endings = {CounterMetricFamily: "_total", InfoMetricFamily: "_info"}
+    return metric.name + endings.get(type(metric), "")
 
 
 def _labels(metric: Metric) -> tuple[str, ...]:

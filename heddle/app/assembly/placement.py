@@ -213,7 +213,7 @@ def plan_placement(
             f"this needs {mib(fixed + wanted)} (model {mib(models)}, embedder and readers "
             f"{mib(embedders)}, index {mib(index)}, KV "
             f"{mib(wanted)}, processes {mib(processes)}) and may use {mib(limit)}: "
-            "take a smaller model or index, lower kv_bytes, or raise the memory limit"
+            "take a smaller model or index, lower kv_cache_bytes, or raise the memory limit"
         )
     packed = demand.packed_bytes * sum(role.decodes for role in demand.llm_roles)
     packs_weights = 0 < packed <= limit - fixed - pools * kv
