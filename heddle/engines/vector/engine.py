@@ -231,14 +231,17 @@ class SearchEngine(Generic[S]):
         return True
 
     def _hear_newest(self) -> None:
-        """Take in what was asked: if the index is older, new searches begin anew."""
+        """Take in what was asked: if the index is older, or may be, new searches begin anew."""
         assert self._corpus is not None, "nothing was asked"
         new, self._new = self._new, {}
         with self._tasks.failing(CANT_FOLLOW, lambda: new):
             is_covered = False
             try:
-                self._revision_wanted = self._corpus.asked_newest()
-                is_covered = self._corpus.covers(self._revision_wanted)
+                newest = self._corpus.asked_newest()
+                # Without an answer their hits may be old, and have no note that says so.
+                if newest is not None:
+                    self._revision_wanted = newest
+                    is_covered = self._corpus.covers(newest)
             finally:
                 if not is_covered:
                     self._begin_anew(new)

@@ -49,8 +49,11 @@ class FollowedCorpus(Protocol):
         """
         ...
 
-    def asked_newest(self) -> int:
-        """Return the newest revision that was committed when `ask_newest` was called."""
+    def asked_newest(self) -> int | None:
+        """Return the newest revision that was committed when `ask_newest` was called.
+
+        None = the corpus didn't answer: what went ahead has to ask by `newest_revision`.
+        """
         ...
 
     def covers(self, revision: int) -> bool:

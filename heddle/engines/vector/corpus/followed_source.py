@@ -67,11 +67,15 @@ class FollowedSource(ABC, Generic[L]):
             self._staleness.check()
             return self.revision
         self._staleness.begin()
-        return self._seen(lambda: self._source.revision)
+        newest = self._seen(lambda: self._source.revision)
+        return self.revision if newest is None else newest
 
     def ask_newest(self) -> bool:
-        """Ask what the newest revision is, and don't wait; False = nothing was asked."""
-        if self._staleness.is_waiting:
+        """Ask what the newest revision is, and don't wait; False = nothing was asked.
+
+        Nothing is asked so while the corpus is away: a search would begin again and again.
+        """
+        if self._staleness.note:
             return False
         self.has_news = False
         self._staleness.begin()
@@ -81,10 +85,12 @@ class FollowedSource(ABC, Generic[L]):
             self._asked = None
         return self._asked is not None
 
-    def asked_newest(self) -> int:
+    def asked_newest(self) -> int | None:
         """Return the newest revision that was committed when `ask_newest` was called.
 
-        Raises: Unreachable: the corpus has been away for too long.
+        Returns: None = the corpus is away; `problems` say so from now on.
+
+        Raises: Unreachable: it has been away for too long.
         """
         asked, self._asked = self._asked, None
         assert asked is not None, "nothing was asked"
@@ -107,13 +113,13 @@ class FollowedSource(ABC, Generic[L]):
         rebuilding = "" if self._rebuild is None else self._rebuild.problem
         return tuple(filter(None, (rebuilding, self._staleness.note)))
 
-    def _seen(self, look: Callable[[], int]) -> int:
-        """Return what a look at the corpus gives; the index's own revision where it is away."""
+    def _seen(self, look: Callable[[], int]) -> int | None:
+        """Return what a look at the corpus gives; None = it is away."""
         try:
             newest = look()
         except Unreachable as error:
             self._staleness.check(error)
-            return self.revision
+            return None
         self._staleness.seen()
         return newest
 

@@ -141,15 +141,18 @@ class Corpus:
 class FarCorpus(Corpus):
     """A corpus that takes a while to answer: searches go ahead meanwhile."""
 
-    asked, is_away = None, False
+    asked, is_away, is_silent = None, False, False
 
     def ask_newest(self):
         self.asked, self.has_news = self.revision, False
-        return True
+        return self.notes == Corpus.notes
 
     def asked_newest(self):
         asked, self.asked = self.asked, None
         self.look()
+        if self.is_silent:
+            self.notes = ("searched as the corpus was",)
+            return None
         return asked
 
     def newest_revision(self):
@@ -360,6 +363,14 @@ def test_a_search_that_went_ahead_of_its_corpus_begins_anew_untold(ahead, far, t
     *_, done = tools.drain(ahead)
     assert done.result.revision == 2
     assert far.asked is None
+
+
+def test_a_search_whose_corpus_did_not_answer_begins_anew_and_says_so(ahead, far, tools):
+    far.is_silent = True
+    ahead.apply(tools.search(1, queries()))
+    assert ahead.step(0.0, math.inf).events == ()
+    [done] = tools.drain(ahead)
+    assert "searched as the corpus was" in done.result.notes
 
 
 def test_a_search_that_had_begun_goes_on_when_another_begins_anew(ahead, far, tools):
