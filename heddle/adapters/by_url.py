@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 
 from heddle.adapters.remote_reply import ChatStream, error_of, passage_of
+from heddle.adapters.stream_lines import StreamLines
 from heddle.adapters.values import (
     ChatCall,
     ChatReply,
@@ -86,7 +87,7 @@ class ByUrl:
         """Have the LLM go on with a conversation."""
         if not self._model:
             self._model = self._read(_llm, self._plain("GET", "/v1/models", None, None, None))
-        stream = ChatStream(self._model)
+        stream, lines = ChatStream(self._model), StreamLines()
         with (
             _words(self.url),
             self._client.stream(
@@ -98,7 +99,10 @@ class ByUrl:
         ):
             if response.status_code != httpx.codes.OK:
                 raise error_of(response.status_code, response.read(), response.headers)
-            for line in response.iter_lines():
+            for text in response.iter_text():
+                for line in lines.feed(text):
+                    yield from stream.items(line)
+            for line in lines.close():
                 yield from stream.items(line)
             yield stream.reply()
 
@@ -109,7 +113,7 @@ class ByUrl:
         if not self._model:
             models = await self._aplain("GET", "/v1/models", None, None, None)
             self._model = self._read(_llm, models)
-        stream = ChatStream(self._model)
+        stream, lines = ChatStream(self._model), StreamLines()
         with _words(self.url):
             async with self._async_client().stream(
                 "POST",
@@ -120,7 +124,11 @@ class ByUrl:
                 if response.status_code != httpx.codes.OK:
                     body = await response.aread()
                     raise error_of(response.status_code, body, response.headers)
-                async for line in response.aiter_lines():
+                async for text in response.aiter_text():
+                    for line in lines.feed(text):
+                        for item in stream.items(line):
+                            yield item
+                for line in lines.close():
                     for item in stream.items(line):
                         yield item
                 yield stream.reply()

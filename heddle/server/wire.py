@@ -71,13 +71,13 @@ STATUS_CODES: Final[dict[int, str]] = {
 
 
 def encode_json(value: Json) -> bytes:
-    """Return a value as UTF-8; enums as their values, dataclasses as objects."""
-    return _ENCODER.encode(value).encode()
+    """Return a value as UTF-8, in one line; enums as their values, dataclasses as objects."""
+    return _one_line(_ENCODER.encode(value)).encode()
 
 
 def encode_text(text: str) -> bytes:
-    """Return a text as JSON has it, in UTF-8."""
-    return _ENCODER.encode(text).encode()
+    """Return a text as JSON has it, in UTF-8 and in one line."""
+    return _one_line(_ENCODER.encode(text)).encode()
 
 
 def answer_json(answer: Answer, *, timeline: bool = False) -> Json:
@@ -193,6 +193,18 @@ def retry_headers(wait_s: float) -> dict[str, str]:
     return {"Retry-After": str(max(1, seconds)), "retry-after-ms": str(max(1, milliseconds))}
 
 
+def _one_line(encoded: str) -> str:
+    """Return JSON with every line break of Unicode escaped.
+
+    JSON itself escapes those of ASCII. Clients that cut a stream with Python's `str.splitlines`,
+    as httpx does, would break an event at the others. They can only stand within strings.
+    """
+    if not encoded.isascii():
+        for mark, escaped in _LINE_BREAKS:
+            encoded = encoded.replace(mark, escaped)
+    return encoded
+
+
 def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
@@ -208,3 +220,4 @@ def _names(kind: Any) -> tuple[str, ...]:  # noqa: ANN401 - a class of dataclass
 
 # Made once: json.dumps makes one for each call, and each token of a stream is a call.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, default=_plain, separators=(",", ":"))
+_LINE_BREAKS: Final = tuple((mark, f"\\u{ord(mark):04x}") for mark in "\x85\u2028\u2029")

@@ -6,7 +6,7 @@ from heddle.core.results import FinishReason
 from heddle.core.tasks import Optimizations
 from heddle.runtime.events import Answer
 from heddle.runtime.receipt import ReceiptDraft, Splice
-from heddle.server.wire import answer_json, encode_json
+from heddle.server.wire import answer_json, encode_json, encode_text
 
 
 def test_a_retrieval_while_decoding_is_told():
@@ -28,3 +28,12 @@ def test_a_retrieval_while_decoding_is_told():
             "tokens_reused": 200,
         }
     ]
+
+
+def test_json_has_no_line_break_that_a_client_cuts_at():
+    marks = "".join(f"a{chr(code)}" for code in (*range(0x20), *range(0x7F, 0xA1), 0x2028, 0x2029))
+    for encoded in (encode_json({marks: marks}), encode_text(marks)):
+        assert len(encoded.decode().splitlines()) == 1
+    assert json.loads(encode_json({marks: marks})) == {marks: marks}
+    assert json.loads(encode_text(marks)) == marks
+    assert encode_text("größer ✓") == '"größer ✓"'.encode(), "the rest stays as it is"
