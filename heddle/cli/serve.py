@@ -73,6 +73,7 @@ def run(options: argparse.Namespace) -> int:
         import uvicorn
 
         from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
+        from heddle.server.changes.change_threads import ChangeThreads
         from heddle.server.draining_server import DrainingServer
         from heddle.server.http import create_app
         from heddle.server.stores.file_indexing import FileIndexing
@@ -95,6 +96,7 @@ def run(options: argparse.Namespace) -> int:
         _sigterm_unwinds(drain),
         start_server(config) as server,
         tracing(operation, server) as in_traces,
+        ChangeThreads() as changes,
         FileIndexing(server) if front.allow_changes else nullcontext() as file_indexing,
         request_ids_in_log(),
     ):
@@ -119,6 +121,7 @@ def run(options: argparse.Namespace) -> int:
             keys=keys,
             inline_sources=front.inline_sources,
             file_indexing=file_indexing,
+            changes=changes,
         )
         settings = uvicorn.Config(
             in_traces(app),

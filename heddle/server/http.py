@@ -26,6 +26,7 @@ from heddle.server.allowed_hosts import AllowedHosts
 from heddle.server.api_page.route import add_api_page
 from heddle.server.ask_request import AskRequest, read_ask
 from heddle.server.bodies.unknown_fields import UnknownFields
+from heddle.server.changes.change_threads import ChangeThreads
 from heddle.server.concurrency_limit import ConcurrencyLimit
 from heddle.server.document_request import DocumentRequest, change_json, read_document
 from heddle.server.drain import Drain
@@ -69,7 +70,7 @@ from heddle.server.wire import (
 from heddle.workflow.workflow import Workflow
 
 DRAINING: Final = "draining"
-CHANGES_AT_ONCE: Final = 4  # a change waits for embeddings in a thread, and questions need threads
+CHANGES_AT_ONCE: Final = 4  # documents that wait for their vectors; others need threads, too
 
 # Every status but those that a route names.
 _ERROR: Final = {
@@ -130,6 +131,7 @@ def create_app(
     keys: KeyRing | None = None,
     inline_sources: bool = False,
     file_indexing: FileIndexing | None = None,
+    changes: ChangeThreads | None = None,
 ) -> FastAPI:
     """Return the ASGI application of a server.
 
@@ -144,6 +146,7 @@ def create_app(
         keys: what clients must have one of; None = every client is served.
         inline_sources: whether answers by OpenAI's API end with their sources in Markdown.
         file_indexing: takes files into vector stores; None = neither can be changed.
+        changes: the threads that change the corpus; the caller closes them; None = own ones.
     """
     # Without redirects of slashes: they would send a client where its Host header says.
     app = FastAPI(
@@ -156,6 +159,7 @@ def create_app(
     )
     app.state.unknown_fields = UnknownFields()
     drain = Drain() if drain is None else drain
+    changes = ChangeThreads() if changes is None else changes
     # The last one added comes first.
     app.add_middleware(CallIdentities)
     app.add_middleware(AllowedHosts, names=allowed_hosts)
@@ -239,9 +243,9 @@ def create_app(
 
     add_openai(app, server, workflows, inline_sources=inline_sources)
     _add_reranking(app, server)
-    _add_documents(app, server, takes_changes=takes_changes)
-    add_stores(app, Desk(server, file_indexing))
-    add_page(app, server, workflows, takes_changes=takes_changes)
+    _add_documents(app, server, changes, takes_changes=takes_changes)
+    add_stores(app, Desk(server, file_indexing, changes))
+    add_page(app, server, workflows, changes, takes_changes=takes_changes)
     add_runs(app, server)
 
     @app.get("/v1/workflows", response_model=None)
@@ -322,7 +326,9 @@ def _add_reranking(app: FastAPI, server: Server) -> None:
         return _reply(200, ranking_json(asked, ranking, shows_documents=shows))
 
 
-def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None:
+def _add_documents(
+    app: FastAPI, server: Server, changes: ChangeThreads, *, takes_changes: bool
+) -> None:
     def check() -> None:
         if not takes_changes:
             raise HTTPException(
@@ -345,7 +351,7 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
         its chunks, and the corpus's `revision`.
         """
         async with may_change:
-            change = await asyncio.to_thread(
+            change = await changes.run(
                 server.upsert,
                 put.id,
                 put.text,
@@ -373,7 +379,7 @@ def _add_documents(app: FastAPI, server: Server, *, takes_changes: bool) -> None
             raise InputError("ask with ?id=ID and perhaps &tenant=NAME, each once")
         tenant = own_tenant(request.scope, wanted.get("tenant", ""))
         async with may_change:
-            is_deleted = await asyncio.to_thread(server.delete, wanted["id"], tenant=tenant)
+            is_deleted = await changes.run(server.delete, wanted["id"], tenant=tenant)
         if not is_deleted:
             whose = f" of the tenant {tenant!r}" if tenant else " without a tenant"
             raise HTTPException(404, f"no document {wanted['id']!r}{whose} is there")

@@ -1,7 +1,6 @@
 """POST /v1/documents/file: a file of any type that `heddle index` reads, put into the corpus."""
 
 import asyncio
-from functools import partial
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request
@@ -11,6 +10,7 @@ from starlette.responses import Response
 from heddle.app.indexing.documents import corpus_of
 from heddle.app.indexing.file_documents import FileChange, put_file
 from heddle.app.server import Server
+from heddle.server.changes.change_threads import ChangeThreads
 from heddle.server.stores.desk import NO_CHANGES, Desk
 from heddle.server.stores.multipart import read_file
 from heddle.server.wire import Json, encode_json
@@ -48,16 +48,19 @@ _SENT: Final[dict[str, Any]] = {
 }
 
 
-def add_file_door(app: FastAPI, server: Server, *, takes_changes: bool) -> None:
+def add_file_door(
+    app: FastAPI, server: Server, changes: ChangeThreads, *, takes_changes: bool
+) -> None:
     """Add the route to an application.
 
     Args:
         app: takes it.
         server: has the corpus.
+        changes: the threads that files are read and put in on.
         takes_changes: whether clients may put documents.
     """
     may_send, may_read = asyncio.Semaphore(SENT_AT_ONCE), asyncio.Semaphore(READ_AT_ONCE)
-    desk = Desk(server, None)
+    desk = Desk(server, None, changes)
 
     def check() -> None:
         if not takes_changes:
@@ -81,13 +84,15 @@ def add_file_door(app: FastAPI, server: Server, *, takes_changes: bool) -> None:
         async with may_send:
             sent = await read_file(request, needs_purpose=False)
             async with may_read:
-                chunking = await asyncio.to_thread(server.chunking)
-                change = await asyncio.to_thread(
-                    partial(put_file, tenant=tenant, chunking=chunking),
+                chunking = await changes.run(server.chunking)
+                change = await changes.run(
+                    put_file,
                     server,
                     corpus_of(server.store),
                     sent.name,
                     sent.content,
+                    tenant=tenant,
+                    chunking=chunking,
                 )
         return Response(encode_json(_change_json(change)), media_type="application/json")
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from heddle.app.indexing.documents import corpus_of
 from heddle.app.server import Server
 from heddle.core.errors import InputError, WorkflowError
+from heddle.server.changes.change_threads import ChangeThreads
 from heddle.server.keys.access import own_tenant
 from heddle.server.page.document_list import PARAMETERS, DocumentQuery
 from heddle.server.page.explained import explained
@@ -31,7 +32,12 @@ _WORKFLOW: Final[list[dict[str, Any]]] = [
 
 
 def add_page(
-    app: FastAPI, server: Server, workflows: Mapping[str, Workflow], *, takes_changes: bool
+    app: FastAPI,
+    server: Server,
+    workflows: Mapping[str, Workflow],
+    changes: ChangeThreads,
+    *,
+    takes_changes: bool,
 ) -> None:
     """Add the routes to an application.
 
@@ -39,10 +45,11 @@ def add_page(
         app: takes them.
         server: answers the questions.
         workflows: what clients may ask for, by name.
+        changes: the threads that change the corpus.
         takes_changes: whether clients may put and delete documents.
     """
     add_files(app)
-    add_file_door(app, server, takes_changes=takes_changes)
+    add_file_door(app, server, changes, takes_changes=takes_changes)
 
     @app.get("/v1/documents", response_model=None, openapi_extra={"parameters": PARAMETERS})
     async def documents(request: Request) -> Response:

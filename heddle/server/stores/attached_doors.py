@@ -45,7 +45,7 @@ def add_attached_doors(app: FastAPI, desk: Desk) -> None:
         server that is stopped in between goes on when it starts.
         """
         tenant, asked = desk.tenant(request), await read_open(request, NewFile)
-        await asyncio.to_thread(_attach, desk, tenant, store_id, asked.files)
+        await desk.changes.run(_attach, desk, tenant, store_id, asked.files)
         return reply(await asyncio.to_thread(_found, desk, tenant, store_id, asked.file_id))
 
     @app.get(FILES, response_model=None)
@@ -76,14 +76,14 @@ def add_attached_doors(app: FastAPI, desk: Desk) -> None:
         tenant, asked = desk.tenant(request), await read_open(request, AttributesBody)
         await asyncio.to_thread(_found, desk, tenant, store_id, file_id)
         files = {file_id: asked.attributes or {}}
-        await asyncio.to_thread(_attach, desk, tenant, store_id, files)
+        await desk.changes.run(_attach, desk, tenant, store_id, files)
         return reply(await asyncio.to_thread(_found, desk, tenant, store_id, file_id))
 
     @app.delete(FILES + "/{file_id}", response_model=None, dependencies=changes)
     async def detach(store_id: str, file_id: str, request: Request) -> Response:
         """Take a file out of a store: its searches find it no more. The file itself stays."""
         tenant = desk.tenant(request)
-        if not await asyncio.to_thread(_detach, desk, tenant, store_id, file_id):
+        if not await desk.changes.run(_detach, desk, tenant, store_id, file_id):
             missing("file in this vector store", file_id)
         return reply(deleted_json(file_id, "vector_store.file.deleted"))
 
@@ -98,7 +98,7 @@ def add_batch_doors(app: FastAPI, desk: Desk) -> None:
     async def make(store_id: str, request: Request) -> Response:
         """Put up to 500 files into a vector store; all of them or none."""
         tenant, asked = desk.tenant(request), await read_open(request, NewBatch)
-        made = await asyncio.to_thread(_attach, desk, tenant, store_id, asked.by_id)
+        made = await desk.changes.run(_attach, desk, tenant, store_id, asked.by_id)
         return reply(batch_json(made))
 
     @app.get(BATCHES + "/{batch_id}", response_model=None)
@@ -117,7 +117,7 @@ def add_batch_doors(app: FastAPI, desk: Desk) -> None:
     async def cancel(store_id: str, batch_id: str, request: Request) -> Response:
         """Take in no more files of a batch; those that are in stay."""
         stop = desk.corpus.attached_files.cancel
-        found = await asyncio.to_thread(stop, desk.tenant(request), store_id, batch_id)
+        found = await desk.changes.run(stop, desk.tenant(request), store_id, batch_id)
         return reply(batch_json(found or missing("batch in this vector store", batch_id)))
 
 

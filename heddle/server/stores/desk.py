@@ -15,6 +15,7 @@ from heddle.app.server import Server
 from heddle.core.errors import InputError
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_stores.records import VectorStore
+from heddle.server.changes.change_threads import ChangeThreads
 from heddle.server.keys.access import own_tenant
 from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.server.stores.file_indexing import FileIndexing
@@ -25,10 +26,17 @@ NO_CHANGES: Final = "this server takes no changes: start it with heddle serve --
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """A server, and the thread that takes files into its corpus; None = it takes no changes."""
+    """A server, the thread that takes files into its corpus, and the threads that change it.
+
+    Args:
+        server: has the corpus.
+        indexing: takes files in; None = the server takes no changes.
+        changes: the threads that change the corpus.
+    """
 
     server: Server
     indexing: FileIndexing | None
+    changes: ChangeThreads
 
     @property
     def corpus(self) -> CorpusStore:

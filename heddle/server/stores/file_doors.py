@@ -14,9 +14,7 @@ from heddle.server.stores.multipart import PURPOSES, read_file
 from heddle.server.stores.replies import deleted_json, page_json, upload_json
 from heddle.server.stores.store_requests import page_of
 
-UPLOADS_AT_ONCE: Final = (
-    4  # the file is written to the disk in a thread, and questions need threads
-)
+UPLOADS_AT_ONCE: Final = 4  # other changes need the disk and threads, too
 _FORM: Final[dict[str, Any]] = {
     "requestBody": {
         "required": True,
@@ -61,7 +59,7 @@ def add_file_doors(app: FastAPI, desk: Desk) -> None:
         sent = await read_file(request)
         async with may_upload:
             add = partial(desk.corpus.uploads.add, now_s=unix_s())
-            made = await asyncio.to_thread(add, tenant, sent.name, sent.purpose, sent.content)
+            made = await desk.changes.run(add, tenant, sent.name, sent.purpose, sent.content)
         return reply(upload_json(made))
 
     @app.get("/v1/files", response_model=None)
@@ -102,7 +100,7 @@ def add_file_doors(app: FastAPI, desk: Desk) -> None:
     async def delete(file_id: str, request: Request) -> Response:
         """Delete a file, in every vector store as well: no search finds it any more."""
         tenant = desk.tenant(request)
-        if not await asyncio.to_thread(_delete, desk, tenant, file_id):
+        if not await desk.changes.run(_delete, desk, tenant, file_id):
             missing("file", file_id)
         return reply(deleted_json(file_id, "file"))
 

@@ -37,7 +37,7 @@ def add_store_doors(app: FastAPI, desk: Desk) -> None:
         `file_counts` says how far that is.
         """
         tenant, asked = desk.tenant(request), await read_open(request, NewStore)
-        return reply(store_json(await asyncio.to_thread(_made, desk, tenant, asked)))
+        return reply(store_json(await desk.changes.run(_made, desk, tenant, asked)))
 
     @app.get("/v1/vector_stores", response_model=None)
     async def listed(request: Request) -> Response:
@@ -67,13 +67,13 @@ def add_store_doors(app: FastAPI, desk: Desk) -> None:
             metadata=asked.metadata,
             now_s=unix_s(),
         )
-        found = await asyncio.to_thread(apply, tenant, store_id)
+        found = await desk.changes.run(apply, tenant, store_id)
         return reply(store_json(found or missing("vector store", store_id)))
 
     @app.delete("/v1/vector_stores/{store_id}", response_model=None, dependencies=changes)
     async def delete(store_id: str, request: Request) -> Response:
         """Delete a vector store; no search finds what is in it any more. Its files stay."""
-        if not await asyncio.to_thread(_delete, desk, desk.tenant(request), store_id):
+        if not await desk.changes.run(_delete, desk, desk.tenant(request), store_id):
             missing("vector store", store_id)
         return reply(deleted_json(store_id, "vector_store.deleted"))
 

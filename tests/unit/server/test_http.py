@@ -674,7 +674,7 @@ def test_questions_are_answered_while_documents_wait_for_their_vectors():
 
     with asyncio.Runner() as runner:
         loop = runner.get_loop()
-        loop.set_default_executor(ThreadPoolExecutor(CHANGES_AT_ONCE + 1))
+        loop.set_default_executor(ThreadPoolExecutor(1))
         assert runner.run(run()) == [200] * (CHANGES_AT_ONCE + 3)
 
 

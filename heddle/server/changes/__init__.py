@@ -1,0 +1,1 @@
+"""Changes of the corpus over HTTP: the threads that they run on."""
