@@ -9,9 +9,10 @@ from typing import Any, Final, Self
 from starlette.datastructures import QueryParams
 
 from heddle.core.errors import InputError
+from heddle.core.texts.text_check import check_unicode
 from heddle.corpus.records import ListedDocument
 from heddle.corpus.store import CorpusStore
-from heddle.server.limits import TENANT_CHARS_MAX
+from heddle.server.limits import TENANT_CHARS_MAX, whole_number
 from heddle.server.wire import Json
 
 LIMIT: Final = 50
@@ -103,9 +104,10 @@ class DocumentQuery:
 
 
 def _limit(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= LIMIT_MAX:
+    limit = whole_number(text, LIMIT_MAX)
+    if limit is None:
         raise InputError(f"limit: a number from 1 to {LIMIT_MAX}, got {text[:40]!r}")
-    return int(text)
+    return limit
 
 
 def _cursor(document: ListedDocument) -> str:
@@ -120,5 +122,6 @@ def _place(cursor: str) -> tuple[str, str]:
         place = None
     match place:
         case [str(document_id), str(tenant)]:
+            check_unicode(document_id + tenant, "after")
             return document_id, tenant
     raise InputError("after: take the field `next` of the page before, as it is")

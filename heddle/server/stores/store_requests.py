@@ -10,6 +10,7 @@ from heddle.corpus.vector_stores.document_names import FILE_KEY, STORE_KEY
 from heddle.corpus.vector_stores.paging import PAGE_MAX, PageRequest
 from heddle.corpus.vector_stores.records import Attributes
 from heddle.server.json_body import OpenBody
+from heddle.server.limits import whole_number
 
 PAIRS_MAX: Final = 16
 KEY_CHARS_MAX: Final = 64
@@ -184,9 +185,10 @@ def page_of(request: Request) -> PageRequest:
         InputError: a value can't be used; the message names it.
     """
     asked = request.query_params
-    limit, order = asked.get("limit", "20"), asked.get("order", "desc")
-    if not limit.isdecimal() or not 1 <= int(limit[:6]) <= PAGE_MAX:
-        raise InputError(f"limit must be a number from 1 to {PAGE_MAX}, got {limit!r:.40}")
+    given, order = asked.get("limit", "20"), asked.get("order", "desc")
+    limit = whole_number(given, PAGE_MAX)
+    if limit is None:
+        raise InputError(f"limit must be a number from 1 to {PAGE_MAX}, got {given!r:.40}")
     if order not in ("asc", "desc"):
         raise InputError(f"order must be asc or desc, got {order!r:.40}")
-    return PageRequest(int(limit), asked.get("after"), asked.get("before"), order == "asc")
+    return PageRequest(limit, asked.get("after"), asked.get("before"), order == "asc")

@@ -1,5 +1,7 @@
 """GET /v1/documents: pages, tenants, what is refused."""
 
+import base64
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +15,7 @@ from heddle.server.http import create_app
 from tests.unit.corpus.corpora import chunks
 
 TEXT = "Some text."
+HALF_CHARACTER = base64.urlsafe_b64encode(json.dumps(["\ud800", "a"]).encode()).decode()
 
 
 @pytest.fixture
@@ -87,11 +90,15 @@ def test_a_document_is_described(client: TestClient):
         ("limit=201", "limit: a number from 1 to 200"),
         ("limit=²", "limit: a number from 1 to 200"),
         ("limit=" + "9" * 5000, "limit: a number from 1 to 200"),
+        ("limit=000000050999", "limit: a number from 1 to 200"),
+        ("limit=000000050" + "9" * 30, "limit: a number from 1 to 200"),
+        ("limit=000000050" + "9" * 5000, "limit: a number from 1 to 200"),
         ("limit=1&limit=2", "each parameter may come once"),
         ("offset=3", "offset: unknown parameter; there are after, contains, limit, tenant"),
         ("after=%00", "after: take the field `next`"),
         ("after=bnVsbA==", "after: take the field `next`"),
         ("after=WzEsMl0=", "after: take the field `next`"),
+        (f"after={HALF_CHARACTER}", "after is not valid Unicode"),
         ("tenant=" + "x" * 5000, "tenant: at most"),
         ("contains=" + "x" * 201, "contains: at most 200 characters"),
     ],
