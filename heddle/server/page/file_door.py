@@ -1,6 +1,5 @@
 """POST /v1/documents/file: a file of any type that `heddle index` reads, put into the corpus."""
 
-import asyncio
 from typing import Any, Final
 
 from fastapi import Depends, FastAPI, Request
@@ -11,12 +10,11 @@ from heddle.app.indexing.documents import corpus_of
 from heddle.app.indexing.file_documents import FileChange, put_file
 from heddle.app.server import Server
 from heddle.server.changes.change_threads import ChangeThreads
+from heddle.server.page.file_turns import FileTurns
 from heddle.server.stores.desk import NO_CHANGES, Desk
 from heddle.server.stores.multipart import read_file
 from heddle.server.wire import Json, encode_json
 
-SENT_AT_ONCE: Final = 4  # files that are held in memory
-READ_AT_ONCE: Final = 1  # a parser may take gigabytes
 _SENT: Final[dict[str, Any]] = {
     "parameters": [
         {
@@ -59,7 +57,7 @@ def add_file_door(
         changes: the threads that files are read and put in on.
         takes_changes: whether clients may put documents.
     """
-    may_send, may_read = asyncio.Semaphore(SENT_AT_ONCE), asyncio.Semaphore(READ_AT_ONCE)
+    turns = FileTurns()
     desk = Desk(server, None, changes)
 
     def check() -> None:
@@ -78,22 +76,22 @@ def add_file_door(
         A form with the part `file`, of at most 32 MiB, of a type that `heddle index` reads, PDF
         among them. The server must be started with `--allow-changes`. A document's id is the
         file's name, unless the file gives it one. The reply has the number of `documents`,
-        their `outcomes`, the counts of their chunks, and the corpus's `revision`.
+        their `outcomes`, the counts of their chunks, and the corpus's `revision`. Files are read
+        one after the other: one that waits longer than 60 s for its turn gets 503.
         """
         tenant = desk.tenant(request)
-        async with may_send:
-            sent = await read_file(request, needs_purpose=False)
-            async with may_read:
-                chunking = await changes.run(server.chunking)
-                change = await changes.run(
-                    put_file,
-                    server,
-                    corpus_of(server.store),
-                    sent.name,
-                    sent.content,
-                    tenant=tenant,
-                    chunking=chunking,
-                )
+        sent = await read_file(request, needs_purpose=False)
+        async with turns.turn(len(sent.content)):
+            chunking = await changes.run(server.chunking)
+            change = await changes.run(
+                put_file,
+                server,
+                corpus_of(server.store),
+                sent.name,
+                sent.content,
+                tenant=tenant,
+                chunking=chunking,
+            )
         return Response(encode_json(_change_json(change)), media_type="application/json")
 
 

@@ -1,19 +1,27 @@
 """POST /v1/documents/file: files that are put in, and refused."""
 
-from collections.abc import Iterator
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import httpx
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from heddle.corpus.chunking import Chunking
 from heddle.corpus.ingestion import DEFAULT_CHUNKING
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.server.http import create_app
+from heddle.server.page import file_turns
 from tests.unit.app.indexing.test_documents import FakeLanes
 
 AT = "/v1/documents/file"
+WAIT_S = 20
 NOTES = {"file": ("notes.md", b"# Mill\nThe mill grinds rye.")}
 
 
@@ -24,11 +32,18 @@ def store(tmp_path: Path) -> Iterator[CorpusStore]:
         yield opened
 
 
+def app_of(
+    store: CorpusStore,
+    *,
+    takes_changes: bool = True,
+    chunking: Callable[[], Chunking] = lambda: DEFAULT_CHUNKING,
+) -> FastAPI:
+    server: Any = SimpleNamespace(store=store, submit=FakeLanes(store).submit, chunking=chunking)
+    return create_app(server, {}, takes_changes=takes_changes)
+
+
 def client_of(store: CorpusStore, *, takes_changes: bool = True) -> TestClient:
-    lanes = FakeLanes(store)
-    server = SimpleNamespace(store=store, submit=lanes.submit, chunking=lambda: DEFAULT_CHUNKING)
-    app = create_app(server, {}, takes_changes=takes_changes)
-    return TestClient(app, base_url="http://localhost")
+    return TestClient(app_of(store, takes_changes=takes_changes), base_url="http://localhost")
 
 
 def test_a_file_is_put_in_for_a_tenant(store: CorpusStore):
@@ -70,3 +85,69 @@ def test_a_server_without_changes_reads_no_body(store: CorpusStore):
     with client_of(store, takes_changes=False) as client:
         refused = client.post(AT, content=b"never read")
     assert (refused.status_code, "--allow-changes" in refused.text) == (403, True)
+
+
+def at_once(app: FastAPI, work: Callable[[httpx.AsyncClient], Awaitable[None]]) -> None:
+    """Do some work with a client that may have several requests under way."""
+
+    async def run() -> None:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            await work(client)
+
+    asyncio.run(run())
+
+
+def test_clients_that_send_slowly_hold_up_no_file(store: CorpusStore):
+    async def work(client: httpx.AsyncClient) -> None:
+        may_end, has_begun = asyncio.Event(), asyncio.Semaphore(0)
+
+        async def body() -> AsyncIterator[bytes]:
+            yield b"--b\r\n"
+            has_begun.release()
+            await may_end.wait()
+
+        form = {"Content-Type": "multipart/form-data; boundary=b", "Content-Length": "1000"}
+        slow = [client.post(AT, content=body(), headers=form) for _ in range(8)]
+        sending = asyncio.gather(*slow)
+        async with asyncio.timeout(WAIT_S):
+            for _ in slow:
+                await has_begun.acquire()
+            reply = await client.post(AT, files=NOTES)
+        may_end.set()
+        assert reply.status_code == 200, reply.text
+        assert {one.status_code for one in await sending} == {400}
+
+    at_once(app_of(store), work)
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "words"),
+    [("TURN_S", 0.0, "had no turn"), ("HELD_BYTES_MAX", 40, "wait to be read already")],
+)
+def test_a_file_that_has_no_turn_is_refused_and_may_come_again(
+    store: CorpusStore, monkeypatch: pytest.MonkeyPatch, bound: str, value: float, words: str
+):
+    has_begun, may_end = threading.Event(), threading.Event()
+    is_first = True
+
+    def chunking() -> Chunking:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            has_begun.set()
+            assert may_end.wait(WAIT_S)
+        return DEFAULT_CHUNKING
+
+    async def work(client: httpx.AsyncClient) -> None:
+        first = asyncio.create_task(client.post(AT, files=NOTES))
+        await asyncio.to_thread(has_begun.wait, WAIT_S)
+        monkeypatch.setattr(file_turns, bound, value)
+        second = await client.post(AT, files=NOTES)
+        may_end.set()
+        assert (second.status_code, words in second.text) == (503, True), second.text
+        assert int(second.headers["Retry-After"]) > 0
+        assert (await first).json()["outcomes"] == {"added": 1}
+        assert (await client.post(AT, files=NOTES)).json()["outcomes"] == {"unchanged": 1}
+
+    at_once(app_of(store, chunking=chunking), work)
