@@ -39,7 +39,7 @@ from heddle.server.event_stream import (
     cancelled_with_client,
 )
 from heddle.server.json_body import body_schema
-from heddle.server.keys.access import TokenMeter, charge, own_tenant
+from heddle.server.keys.access import TokenMeter, own_tenant
 from heddle.server.keys.key_gate import KeyGate
 from heddle.server.keys.key_ring import KeyRing
 from heddle.server.limits import REQUESTS_MAX
@@ -193,6 +193,7 @@ def create_app(
         workflow = workflow_named(asked.workflow or server.config.default_workflow, workflows)
         handle = await submit(server, workflow, asked.values, asked.options)
         meter = TokenMeter(request.scope)
+        meter.admit(asked)
         if asked.stream:
             return EventStream(handle, meter.take, timeline=asked.timeline)
         async with cancelled_with_client(handle, request.receive):
@@ -212,9 +213,11 @@ def create_app(
         options = asked.model_dump()
         start = partial(server.submit_search, options.pop("query"), **options)
         handle = await asyncio.to_thread(start)
+        meter = TokenMeter(request.scope)
+        meter.admit(asked)
         async with cancelled_with_client(handle, request.receive):
             answer = await handle
-        TokenMeter(request.scope).take(answer)
+        meter.take(answer)
         return _reply(200, search_json(answer))
 
     @app.post("/v1/embeddings", response_model=None, openapi_extra=body_schema(EmbeddingRequest))
@@ -237,8 +240,10 @@ def create_app(
             long_texts=asked.long_texts,
         )
         answer = await asyncio.to_thread(start)
+        meter = TokenMeter(request.scope)
+        meter.admit(asked)
         vectors = await _awaited(answer, request.receive)
-        charge(request.scope, vectors.tokens)
+        meter.settle(vectors.tokens)
         return _reply(200, embeddings_json(asked, vectors, server.embedder_name))
 
     add_openai(app, server, workflows, inline_sources=inline_sources)
@@ -318,9 +323,11 @@ def _add_reranking(app: FastAPI, server: Server) -> None:
             tenant=asked.tenant,
         )
         handle = await asyncio.to_thread(start)
+        meter = TokenMeter(request.scope)
+        meter.admit(asked)
         async with cancelled_with_client(handle, request.receive):
             answer = await handle
-        TokenMeter(request.scope).take(answer)
+        meter.take(answer)
         shows = request.url.path != "/v2/rerank"
         ranking = ranking_of(answer, server.config)
         return _reply(200, ranking_json(asked, ranking, shows_documents=shows))

@@ -7,7 +7,7 @@ class Bucket:
     """Holds up to one minute's amount, and may be overdrawn.
 
     The cost of a request in tokens is known when it has ended. So a request is admitted while
-    something is left, and is charged afterwards; a debt is waited for by the next one.
+    something is left, and is charged an estimate, then the rest; the next one waits for a debt.
 
     Args:
         per_minute: what flows in, and the most that it holds; inf = no limit.

@@ -128,6 +128,7 @@ class Desk:
         with named(order.form.field):
             handle = await submit(self.server, workflow, inputs, {**options, **order.form.options})
         meter = TokenMeter(order.request.scope)
+        meter.admit(order.body)
         if order.body.stream:
             return ChunkStream(handle, reply, meter.take)
         answer: Answer | None = None

@@ -50,9 +50,11 @@ def add_search_door(app: FastAPI, desk: Desk) -> None:
         found: dict[int, Passage] = {}
         for query in asked.queries if where else ():
             handle = await asyncio.to_thread(_started, desk, query, asked, tenant, where)
+            meter = TokenMeter(request.scope)
+            meter.admit(query)
             async with cancelled_with_client(handle, request.receive):
                 answer: Answer = await handle
-            TokenMeter(request.scope).take(answer)
+            meter.take(answer)
             for passage in answer.passages:
                 known = found.get(passage.chunk_id, passage)
                 found[passage.chunk_id] = min(known, passage, key=lambda one: one.distance)

@@ -16,10 +16,11 @@ from starlette.routing import Route
 
 from heddle.app.indexing.documents import DocumentChange, Embedded
 from heddle.app.server_config import ServerConfig
+from heddle.core.errors import Busy, Cancelled
 from heddle.core.results import Vectors
 from heddle.core.tasks import Optimizations
 from heddle.corpus.records import PutOutcome
-from heddle.runtime.events import Answer, RequestEvent, TokenDelta
+from heddle.runtime.events import Answer, RequestEvent, RequestFailed, TokenDelta
 from heddle.runtime.handle import Handle
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.server.http import create_app
@@ -33,6 +34,7 @@ RECEIPT = ReceiptDraft(prompt_tokens=70, generated_tokens=20, tokens_read=10).cl
     Optimizations.EXACT, 0.5, "exact"
 )
 ANSWER = Answer("Ada", (), {}, RECEIPT)
+GONE = Cancelled("the client went away")
 ASK, EMBED, WRITE, ADMIN = KeyScope
 DOORS: dict[str, tuple[str, str, dict[str, object]]] = {
     "ask": ("POST", "/v1/ask", {"question": "Who?"}),
@@ -135,6 +137,15 @@ def error(response: httpx.Response) -> tuple[str, str]:
     assert set(response.json()) == {"error"}
     found = response.json()["error"]
     return found["type"], found["message"]
+
+
+def charges(ring: KeyRing) -> list[float]:
+    """Return a list that takes what the key is charged from now on."""
+    held = ring.find("secret")
+    assert held is not None
+    charged: list[float] = []
+    held.tokens.take = charged.append  # type: ignore[method-assign]
+    return charged
 
 
 def routes() -> list[Route]:
@@ -321,7 +332,7 @@ def test_more_requests_than_a_minute_allows():
 
 
 @pytest.mark.parametrize("door", ["ask", "stream", "search", "embeddings"])
-def test_tokens_are_charged_when_they_are_known(door: str):
+def test_an_answer_costs_its_true_sum(door: str):
     async def work(client):
         return [await through(door)(client) for _ in range(3)]
 
@@ -332,16 +343,59 @@ def test_tokens_are_charged_when_they_are_known(door: str):
 
 def test_a_stream_is_charged_as_it_goes_and_settled_at_its_end():
     ring = KeyRing([key(tokens=1_000_000)])
-    [held] = [ring.find("secret")]
-    assert held is not None
-    charged: list[float] = []
-    held.tokens.take = charged.append  # type: ignore[method-assign]
+    charged = charges(ring)
     sent(
         FakeServer(TokenDelta("answer", "Ada " * 5), ANSWER),
         ring,
         through("stream"),
     )
-    assert charged == [5, 95]
+    asked = math.ceil(len("Who?" + "oneshot" + "acme") / 4)
+    assert charged == [asked, 5, 95 - asked]
+
+
+LONG = "wool " * 800
+CHAT = {"model": "workflow:oneshot", "messages": [{"role": "user", "content": LONG}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/ask", {"question": LONG, "workflow": "oneshot"}),
+        ("/v1/ask", {"question": "Who?", "workflow": "oneshot", "documents": [{"text": LONG}]}),
+        ("/v1/ask", {"question": LONG, "workflow": "oneshot", "stream": True}),
+        ("/v1/chat/completions", CHAT),
+        ("/v1/search", {"query": LONG}),
+        ("/v1/embeddings", {"input": ["wool", LONG]}),
+    ],
+)
+def test_a_request_without_an_answer_costs_what_it_asks(path: str, body: dict[str, object]):
+    class LeftServer(FakeServer):
+        store = object()
+        generator = SimpleNamespace(name="tiny")
+        plan = SimpleNamespace(remote=SimpleNamespace(generator=None), generator=generator)
+
+        def submit_embedding(self, *_: object, **__: object) -> Future[Vectors]:
+            future: Future[Vectors] = Future()
+            future.set_exception(GONE)
+            return future
+
+    ring = KeyRing([key(tokens=500)])
+    charged = charges(ring)
+    first = sent(LeftServer(RequestFailed(GONE)), ring, lambda c: c.post(path, json=body))
+    assert first.status_code == (200 if body.get("stream") else 499), first.text
+    [tokens] = charged
+    assert len(LONG) / 4 <= tokens < len(LONG) / 4 + 10
+
+
+def test_a_refused_request_costs_no_tokens():
+    class FullServer(FakeServer):
+        def submit(self, *_: object, **__: object) -> Handle:
+            raise Busy("full", wait_s=1.0)
+
+    ring = KeyRing([key(tokens=500)])
+    charged = charges(ring)
+    assert sent(FullServer(), ring, through("ask", question=LONG)).status_code == 503
+    assert charged == []
 
 
 def test_what_is_refused_by_its_key_begins_nothing():
