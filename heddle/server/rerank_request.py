@@ -13,9 +13,9 @@ from heddle.server.json_body import OpenBody, read_open
 from heddle.server.limits import TENANT_CHARS_MAX
 from heddle.server.wire import Json
 
-# What other servers do with a document before they read it. Here each is read whole, in windows.
+DOC_TOKENS_MIN: Final = 4096  # Cohere's default, which its users' libraries send with each call
+# What other servers do with a document before they read it. Here each goes whole to the model.
 REFUSED: Final = (
-    "max_tokens_per_doc",
     "max_chunks_per_doc",
     "rank_fields",
     "relevant_spans",
@@ -48,6 +48,11 @@ class RerankRequest(OpenBody):
         default=None,
         description="whether results show their documents; null = not at /v2/rerank, else yes",
     )
+    max_tokens_per_doc: int | None = Field(
+        default=None,
+        description=f"ignored: documents go whole to the model; below {DOC_TOKENS_MIN} it is "
+        "refused",
+    )
     deadline_s: float | None = Field(
         default=None,
         gt=0,
@@ -64,11 +69,11 @@ class RerankRequest(OpenBody):
     def _does_all_it_says(self) -> Self:
         for name in REFUSED:
             if (self.model_extra or {}).get(name) is not None:
-                raise InputError(
-                    f"{name}: documents are read whole here: leave it out",
-                    param=name,
-                    code="unsupported_parameter",
-                )
+                raise _unsupported(name, "leave it out")
+        if self.max_tokens_per_doc is not None and self.max_tokens_per_doc < DOC_TOKENS_MIN:
+            raise _unsupported(
+                "max_tokens_per_doc", f"leave it out, or give {DOC_TOKENS_MIN} or more"
+            )
         return self
 
     @property
@@ -80,6 +85,14 @@ class RerankRequest(OpenBody):
     def priority_word(self) -> PriorityWord:
         """The service class."""
         return "normal" if isinstance(self.priority, int) else self.priority
+
+
+def _unsupported(name: str, instead: str) -> InputError:
+    return InputError(
+        f"{name}: documents go whole to the model here: {instead}",
+        param=name,
+        code="unsupported_parameter",
+    )
 
 
 async def read_rerank(request: Request) -> RerankRequest:
