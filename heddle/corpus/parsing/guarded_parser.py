@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from heddle.core.errors import InputError
+from heddle.corpus.descriptors import is_readable
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import DEFAULT_LIMITS, is_intricate, parse_file
@@ -178,7 +178,7 @@ def _read(source: IO[bytes], count: int, until_s: float) -> bytes:
     content = bytearray()
     while len(content) < count:
         left_s = until_s - time.monotonic()
-        if left_s <= 0 or not select.select([source], [], [], left_s)[0]:
+        if left_s <= 0 or not is_readable(source.fileno(), wait_s=left_s):
             raise TimeoutError
         piece = os.read(source.fileno(), min(_READ_BYTES, count - len(content)))
         if not piece:

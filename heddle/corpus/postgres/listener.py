@@ -9,7 +9,8 @@ from typing import Final, LiteralString
 import psycopg
 
 from heddle.core.errors import HeddleError
-from heddle.corpus.postgres.pool import ConnectionPool, Pg, is_readable
+from heddle.corpus.descriptors import is_readable
+from heddle.corpus.postgres.pool import ConnectionPool, Pg
 
 RETRY_S: Final = 2.0  # between two tries while the server is away
 

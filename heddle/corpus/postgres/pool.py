@@ -1,6 +1,5 @@
 """Connections to a database, kept for the next who needs one."""
 
-import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +8,7 @@ from typing import Final
 import psycopg
 
 from heddle.core.errors import ConfigError, InternalError
+from heddle.corpus.descriptors import is_readable
 from heddle.corpus.postgres.errors import postgres_errors, refused_login
 
 CONNECTIONS_MAX: Final = 8
@@ -117,19 +117,6 @@ class ConnectionPool:
                 self._idle.append(connection)
                 return
         connection.close()
-
-
-def is_readable(*descriptors: int, wait_s: float | None) -> bool:
-    """Wait until a descriptor has something to read, or its other end is closed.
-
-    Args:
-        descriptors: of sockets or pipes; any number, as `select` takes none above 1,023.
-        wait_s: how long at most [s]; None = as long as it takes.
-    """
-    poll = select.poll()
-    for descriptor in descriptors:
-        poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(None if wait_s is None else 1000 * wait_s))
 
 
 _IDLE: Final = psycopg.pq.TransactionStatus.IDLE

@@ -8,8 +8,9 @@ import psycopg
 from psycopg import pq
 
 from heddle.core.errors import InternalError
+from heddle.corpus.descriptors import is_readable
 from heddle.corpus.postgres.errors import postgres_errors
-from heddle.corpus.postgres.pool import ConnectionPool, Pg, is_readable
+from heddle.corpus.postgres.pool import ConnectionPool, Pg
 
 _NAME: Final = b"heddle_revision"
 _STATEMENT: Final = b"SELECT value FROM meta WHERE key = 'revision'"

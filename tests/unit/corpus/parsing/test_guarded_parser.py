@@ -1,7 +1,9 @@
 """A file that makes its parser hang, swell or break down costs itself, and no other file."""
 
+import contextlib
 import logging
 import os
+import resource
 import signal
 import threading
 import time
@@ -158,6 +160,17 @@ def test_one_that_died_between_two_files_is_started_again(page: Path) -> None:
             time.sleep(0.001)
         assert list(parser.documents(page))
         assert parser.pid != pid
+
+
+def test_a_file_is_read_where_more_than_1023_descriptors_are_open(page: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as opened:
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        while opened.enter_context(open(os.devnull, "rb")).fileno() < 1024:
+            pass
+        with GuardedParser() as parser:
+            assert list(parser.documents(page)) == list(parse_file(page))
 
 
 def test_a_worn_process_is_replaced(page: Path) -> None:
