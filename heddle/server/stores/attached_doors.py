@@ -173,5 +173,5 @@ def _detach(desk: Desk, tenant: str, store_id: str, file_id: str) -> bool:
     with chunk_kv_goes_too(desk.corpus):
         is_out = desk.corpus.attached_files.detach(tenant, store_id, file_id)
     if is_out:
-        desk.worker.leave(file_id=file_id)
+        desk.worker.leave(file_id=file_id, store_id=store_id)
     return is_out

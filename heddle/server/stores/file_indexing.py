@@ -72,7 +72,7 @@ class FileIndexing:
         self._server = server
         self._store = corpus_of(server.store)
         self._changed = threading.Condition()
-        self._is_stopping = self._has_news = False
+        self._is_stopping = self._has_news = self._is_interrupted = False
         self._current: AttachedFile | None = None
         self._parser: GuardedParser | None = None
         self._handles: deque[Handle] = deque(maxlen=BATCHES_IN_FLIGHT + 1)
@@ -98,14 +98,23 @@ class FileIndexing:
             self._changed.notify_all()
 
     def leave(self, file_id: str = "", store_id: str = "") -> None:
-        """Wait until a file, or any file of a store, that was taken out of the queue is let go.
+        """Wait until a file that was taken out of the queue is let go.
 
         After this nothing of it comes into the corpus any more.
+
+        Args:
+            file_id: the file; "" = any file of the store.
+            store_id: the store that it left; "" = it left every store.
         """
+        assert file_id or store_id, "neither a file nor a store is named"
 
         def is_left() -> bool:
             now = self._current
-            return now is None or (now.file_id != file_id and now.store_id != store_id)
+            return (
+                now is None
+                or file_id not in ("", now.file_id)
+                or store_id not in ("", now.store_id)
+            )
 
         with self._changed:
             if not is_left():
@@ -128,6 +137,7 @@ class FileIndexing:
 
     def _interrupt(self) -> None:
         """End what the thread waits for."""
+        self._is_interrupted = True
         for handle in tuple(self._handles):
             handle.cancel_soon()
         parser = self._parser
@@ -163,7 +173,7 @@ class FileIndexing:
         if file is None:
             return False
         with self._changed:
-            self._current = file
+            self._current, self._is_interrupted = file, False
         try:
             with chunk_kv_goes_too(self._store):
                 return self._indexed(file)
@@ -186,8 +196,8 @@ class FileIndexing:
                 queue.put_back(file)
             elif not queue.waits(file):
                 queue.complete(file, 0, 0)
-            elif isinstance(error, Cancelled):  # another file was meant
-                queue.put_back(file)
+            elif self._is_interrupted or isinstance(error, Cancelled):
+                queue.put_back(file)  # it was taken out and put in again: the error is not its own
             elif isinstance(error, InputError):
                 return self._failed(file, FailureKind.INVALID_FILE, str(error))
             elif file.attempts == ATTEMPTS_MAX:

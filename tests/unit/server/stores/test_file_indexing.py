@@ -1,5 +1,6 @@
 """Files are taken into their stores: read, failed, tried again, given up, interrupted."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,13 +8,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
 
 from heddle.core.errors import Cancelled, EngineError
 from heddle.corpus.chunking import Chunking
+from heddle.corpus.document import Document
+from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_stores.records import AttachedFile, FileState
 from heddle.server.stores import file_indexing
+from heddle.server.stores.desk import Desk
+from heddle.server.stores.doors import add_stores
 from heddle.server.stores.file_indexing import ATTEMPTS_MAX, FileIndexing
 from tests.helpers.server_state import eventually
 
@@ -170,6 +177,57 @@ def test_nothing_of_a_file_comes_in_once_it_is_deleted(
             indexing.leave(store_id=file.store_id)
         assert store.stats().documents == 0
     assert store.file_queue.begin() is None
+
+
+class StalledParser(GuardedParser):
+    """Reads a pipe in place of each file, so that its process is at it until a text is written."""
+
+    pipe: Path
+
+    def documents(self, path: Path) -> Iterator[Document]:
+        return super().documents(self.pipe if self.pipe.exists() else path)
+
+
+@pytest.fixture
+def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "pipe.html"
+    os.mkfifo(path)
+    monkeypatch.setattr(StalledParser, "pipe", path, raising=False)
+    monkeypatch.setattr(file_indexing, "GuardedParser", StalledParser)
+    return path
+
+
+def test_a_file_that_leaves_one_store_still_comes_into_another(
+    server: FakeServer, store: CorpusStore, pipe: Path
+):
+    state = attached(store, b"<p>one", "a.html")
+    file = state()
+    other = store.vector_stores.add("", "", {}, now_s=NOW_S)
+    store.attached_files.attach("", other.id, {file.file_id: {}}, now_s=NOW_S)
+    app = FastAPI()
+    with FileIndexing(server) as indexing:
+        add_stores(app, Desk(server, indexing))
+        with pipe.open("wb") as parsed:  # once it can be written to, the parser is at it
+            url = f"/v1/vector_stores/{other.id}/files/{file.file_id}"
+            assert TestClient(app).delete(url).status_code == 200
+            parsed.write(b"<p>one")
+        eventually(is_done(state))
+    assert (state().state, state().failure, state().attempts) == (FileState.COMPLETED, "", 1)
+    assert texts(store) == ["one"]
+
+
+def test_a_file_whose_parser_was_ended_while_it_waits_is_tried_again(
+    server: FakeServer, store: CorpusStore, pipe: Path
+):
+    state = attached(store, b"<p>one", "a.html")
+    file = state()
+    with FileIndexing(server) as indexing:
+        with pipe.open("wb"):
+            pipe.unlink()  # the next attempt reads the file itself
+            # As where it was taken out and put in again before the thread was asked to leave it.
+            indexing.leave(file_id=file.file_id, store_id=file.store_id)
+        eventually(is_done(state))
+    assert (state().state, state().failure, state().attempts) == (FileState.COMPLETED, "", 1)
 
 
 def test_one_of_two_servers_works_at_the_queue(server: FakeServer, store: CorpusStore):
