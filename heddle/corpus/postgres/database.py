@@ -6,6 +6,7 @@ from functools import cached_property
 
 from heddle.core.own_files import OWNER_ONLY
 from heddle.core.search_scope import SearchScope
+from heddle.corpus.descriptors import is_readable
 from heddle.corpus.place import CorpusPlace
 from heddle.corpus.postgres import schema, word_search
 from heddle.corpus.postgres.connection import PostgresConnection
@@ -200,6 +201,12 @@ class SessionClaim:
 
     def __init__(self, connection: Pg) -> None:
         self._connection = connection
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the session goes on. Asks no server: an idle one says something as it ends."""
+        connection = self._connection
+        return not connection.closed and not is_readable(connection.fileno(), wait_s=0)
 
     def release(self) -> None:
         """End the session. Called once."""

@@ -62,6 +62,11 @@ class Connection(Protocol):
 class Claim(Protocol):
     """The sole right to a task."""
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it still is: False where others may have it. It is released all the same."""
+        ...
+
     def release(self) -> None:
         """Let others have it."""
         ...
@@ -135,7 +140,7 @@ class Database(Protocol):
     def claim(self, task: str) -> "Claim | None":
         """Return the sole right to a task, over all servers of this corpus; None = another has it.
 
-        It ends with `release`, or with the process.
+        It ends with `release`, with the process, or with the database's session.
         """
         ...
 

@@ -38,6 +38,11 @@ class FileClaim:
             return None
         return cls(descriptor)
 
+    @property
+    def is_held(self) -> bool:
+        """True: the lock lasts until `release`."""
+        return True
+
     def release(self) -> None:
         """Let others have it. Called once."""
         os.close(self._descriptor)

@@ -73,6 +73,7 @@ class FileIndexing:
         self._store = corpus_of(server.store)
         self._changed = threading.Condition()
         self._is_stopping = self._has_news = self._is_interrupted = False
+        self._claim: Claim | None = None  # the thread's
         self._current: AttachedFile | None = None
         self._parser: GuardedParser | None = None
         self._handles: deque[Handle] = deque(maxlen=BATCHES_IN_FLIGHT + 1)
@@ -146,19 +147,33 @@ class FileIndexing:
                 os.kill(parser.pid, signal.SIGKILL)
 
     def _run(self) -> None:
-        claim: Claim | None = None
         problem = ""
-        while not self._is_stopping:
-            has_worked = False
-            try:
-                claim = claim or self._store.file_queue.claim()
-                has_worked = claim is not None and self._take_next()
-            except HeddleError as error:
-                if not self._is_stopping and str(error) != problem:
-                    log.warning("files for vector stores wait: %s", error)
-                problem = str(error)
-            if not has_worked:
-                self._rest()
+        try:
+            while not self._is_stopping:
+                has_worked = False
+                try:
+                    has_worked = self._has_queue() and self._take_next()
+                except HeddleError as error:
+                    if not self._is_stopping and str(error) != problem:
+                        log.warning("files for vector stores wait: %s", error)
+                    problem = str(error)
+                    self._drop_claim()  # it may have ended with the database
+                if not has_worked:
+                    self._rest()
+        finally:
+            self._drop_claim()
+
+    def _has_queue(self) -> bool:
+        """Whether the queue is this server's to work at; asks for it where it isn't."""
+        if self._claim is not None and not self._claim.is_held:
+            log.warning("the session that held the queue of files has ended: asking for it anew")
+            self._drop_claim()
+        if self._claim is None:
+            self._claim = self._store.file_queue.claim()
+        return self._claim is not None
+
+    def _drop_claim(self) -> None:
+        claim, self._claim = self._claim, None
         if claim is not None:
             claim.release()
 

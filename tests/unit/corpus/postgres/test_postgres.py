@@ -20,6 +20,7 @@ from heddle.corpus.postgres.connection import PostgresConnection
 from heddle.corpus.store import CorpusStore
 from tests.helpers.corpus_rows import rows_of
 from tests.helpers.postgres import END_ALL, Databases, name_of
+from tests.helpers.server_state import eventually
 from tests.unit.corpus.corpora import STAMP, chunks, document, embed, put, texts_searchable
 
 psycopg = pytest.importorskip("psycopg", reason="PostgreSQL is not installed: psycopg")
@@ -294,6 +295,19 @@ def test_only_one_server_has_a_task(postgres_store, postgres_url):
         taken = other.file_queue.claim()
         assert taken is not None
         taken.release()
+
+
+def test_a_server_whose_session_ended_has_its_task_no_more(postgres, postgres_store, postgres_url):
+    claim = postgres_store.file_queue.claim()
+    assert claim.is_held
+    postgres.run(END_ALL)
+    eventually(lambda: not claim.is_held)
+    with CorpusStore.open(postgres_url) as other:
+        taken = other.file_queue.claim()
+        assert taken.is_held
+        taken.release()
+    claim.release()
+    assert not claim.is_held
 
 
 def test_many_chunks_are_copied_in(postgres_store):

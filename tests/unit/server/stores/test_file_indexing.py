@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from heddle.core.errors import Cancelled, EngineError
+from heddle.core.errors import Cancelled, EngineError, StorageError
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.guarded_parser import GuardedParser
@@ -241,3 +241,65 @@ def test_one_of_two_servers_works_at_the_queue(server: FakeServer, store: Corpus
             eventually(is_done(second))
     assert second().state is FileState.COMPLETED
     assert other.failures == 10**6
+
+
+class FakeClaim:
+    """The sole right to the queue, which can be lost as with a database's session."""
+
+    def __init__(self) -> None:
+        self.is_held, self.releases = True, 0
+
+    def release(self) -> None:
+        self.releases += 1
+
+
+def test_a_server_that_has_lost_the_queue_begins_no_file(
+    server: FakeServer, store: CorpusStore, monkeypatch: pytest.MonkeyPatch
+):
+    first, again = FakeClaim(), FakeClaim()
+    answers: list[FakeClaim | None] = [first]
+    asked = threading.Semaphore(0)
+
+    def claim() -> FakeClaim | None:
+        asked.release()
+        return answers[-1]
+
+    monkeypatch.setattr(store.file_queue, "claim", claim)
+    with FileIndexing(server):
+        eventually(is_done(attached(store, b"one")))
+        answers.append(None)  # another server has it now
+        first.is_held = False
+        assert asked.acquire(timeout=20)
+        assert asked.acquire(timeout=20)  # asked anew: from here on the loss is known
+        state = attached(store, b"two")
+        assert asked.acquire(timeout=20)
+        assert asked.acquire(timeout=20)
+        assert (state().state, state().attempts) == (FileState.IN_PROGRESS, 0)
+        answers.append(again)
+        eventually(is_done(state))
+    assert (state().state, state().attempts) == (FileState.COMPLETED, 1)
+    assert (first.releases, again.releases) == (1, 1)
+
+
+def test_a_server_whose_database_fails_asks_for_the_queue_anew(
+    server: FakeServer, store: CorpusStore, monkeypatch: pytest.MonkeyPatch
+):
+    claims: list[FakeClaim] = []
+    begin = store.file_queue.begin
+    failures = [StorageError("the database is away")]
+
+    def claim() -> FakeClaim:
+        claims.append(FakeClaim())
+        return claims[-1]
+
+    def failing() -> AttachedFile | None:
+        if failures:
+            raise failures.pop()
+        return begin()
+
+    monkeypatch.setattr(store.file_queue, "claim", claim)
+    monkeypatch.setattr(store.file_queue, "begin", failing)
+    state = attached(store, b"one")
+    with FileIndexing(server):
+        eventually(is_done(state))
+    assert [claim.releases for claim in claims] == [1, 1]
