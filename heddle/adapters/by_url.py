@@ -1,19 +1,19 @@
 """A running `heddle serve`, by its address, as an adapter's engine."""
 
-import asyncio
 import base64
 import json
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
-from weakref import WeakKeyDictionary, finalize
+from weakref import finalize
 
 import httpx
 import numpy as np
 
+from heddle.adapters.loop_clients import LoopClients
 from heddle.adapters.remote_reply import ChatStream, error_of, passage_of
 from heddle.adapters.stream_lines import StreamLines
 from heddle.adapters.values import (
@@ -66,10 +66,7 @@ class ByUrl:
             "trust_env": False,
         }
         self._key = (base, api_key, tenant)
-        self._lock = threading.Lock()
-        self._async: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = (
-            WeakKeyDictionary()
-        )
+        self._of_loops = LoopClients(partial(httpx.AsyncClient, **self._settings))
         self._model = ""
 
     def __eq__(self, other: object) -> bool:
@@ -115,7 +112,8 @@ class ByUrl:
             self._model = self._read(_llm, models)
         stream, lines = ChatStream(self._model), StreamLines()
         with _words(self.url):
-            async with self._async_client().stream(
+            client = await self._of_loops.client()
+            async with client.stream(
                 "POST",
                 "/v1/chat/completions",
                 **_sent(self._chat_body(call), by),
@@ -179,7 +177,7 @@ class ByUrl:
         threading.Thread(target=ask, name="heddle-cancel", daemon=True).start()
 
     def close(self) -> None:
-        """Hang up the connections of threads; those of event loops end with their loops."""
+        """Hang up the connections of threads; asyncio.run closes those of its loop at its end."""
         self._client.close()
 
     @cached_property
@@ -187,15 +185,6 @@ class ByUrl:
         client = httpx.Client(**self._settings)
         finalize(self, client.close)  # components make engines, and few programs close those
         return client
-
-    def _async_client(self) -> httpx.AsyncClient:
-        """Return the client of this event loop: its connections can serve no other."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            client = self._async.get(loop)
-            if client is None:
-                client = self._async[loop] = httpx.AsyncClient(**self._settings)
-            return client
 
     def _plain(
         self, method: str, path: str, body: object, call: _Call, by: CallIdentity | None
@@ -212,7 +201,8 @@ class ByUrl:
     ) -> Any:
         with _words(self.url):
             seconds = None if call is None else call.deadline_s
-            response = await self._async_client().request(
+            client = await self._of_loops.client()
+            response = await client.request(
                 method, path, **_sent(body, by), timeout=_timeout(seconds, by)
             )
         return _json(response)

@@ -1,0 +1,79 @@
+"""A running server by its address: what its connections leave behind."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from weakref import ref
+
+import httpx
+import pytest
+
+from heddle.adapters.by_url import ByUrl
+from heddle.adapters.loop_clients import LoopClients
+from heddle.adapters.values import ChatCall, SearchCall
+from tests.helpers.fake_endpoint import FakeEndpoint, Step, piece, plain, stream_head
+from tests.helpers.open_files import check_none_left, open_files
+
+CALL = SearchCall("Who keeps it?", topk=1)
+
+
+@pytest.fixture
+def server() -> Iterator[FakeEndpoint]:
+    models = plain(200, {"data": [{"id": "tiny", "kind": "llm"}]})
+    found = plain(200, {"passages": []})
+    with FakeEndpoint(others={"/search": found, "/models": models}) as running:
+        yield running
+
+
+def test_each_asyncio_run_closes_its_connections(server: FakeEndpoint) -> None:
+    engine = ByUrl(server.url)
+
+    async def twice() -> None:
+        await engine.asearch(CALL)
+        await engine.asearch(CALL)
+
+    before = open_files()
+    for _ in range(3):
+        asyncio.run(twice())
+    check_none_left(before)
+    assert server.connections == 3, "both calls of a loop share one"
+
+
+def test_a_stream_that_is_left_half_read_is_closed_with_its_loop(server: FakeEndpoint) -> None:
+    server.replies.append((stream_head(), piece("Ada "), Step.HANG))
+    engine = ByUrl(server.url)
+    left = []
+
+    async def begin() -> object:
+        stream = engine.achat(ChatCall([{"role": "user", "content": "Who?"}]))
+        left.append(stream)
+        return await anext(stream)
+
+    before = open_files()
+    assert asyncio.run(begin()) == "Ada "
+    check_none_left(before)
+
+
+def test_a_loop_has_one_client_and_the_next_loop_another() -> None:
+    clients = LoopClients(httpx.AsyncClient)
+
+    async def both() -> list[httpx.AsyncClient]:
+        return await asyncio.gather(clients.client(), clients.client())
+
+    first, same = asyncio.run(both())
+    assert first is same
+    assert first.is_closed
+    other, _ = asyncio.run(both())
+    assert other is not first
+
+
+def test_a_loop_that_is_closed_without_its_generators_is_dropped_with_its_client() -> None:
+    clients = LoopClients(httpx.AsyncClient)
+    kept = []
+    for _ in range(3):
+        loop = asyncio.new_event_loop()
+        kept.append(ref(loop.run_until_complete(clients.client())))
+        loop.close()
+    del loop
+    gc.collect()
+    assert [one() is None for one in kept] == [True, True, False], "the next call drops the last"
