@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 
 class LoopWaker:
@@ -17,7 +17,7 @@ class LoopWaker:
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+        self._loop = ref(loop)  # a strong one would keep the key of `_WAKERS`
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_due = False
 
@@ -26,7 +26,7 @@ class LoopWaker:
 
         It does nothing where the loop is closed.
         """
-        if _running_loop() is self._loop:
+        if _running_loop() is self._loop():
             _complete(changed)
             return
         self._waiting.append(changed)
@@ -41,8 +41,12 @@ class LoopWaker:
 
     def rouse(self) -> None:
         """Have the loop complete what waits; it does nothing where the loop is closed."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._complete_all)
+        loop = self._loop()
+        if loop is None or loop.is_closed():
+            self._is_due = False
+            self._waiting.clear()  # each future holds the loop
+        else:
+            loop.call_soon_threadsafe(self._complete_all)
 
     def _complete_all(self) -> None:
         self._is_due = False
@@ -89,11 +93,20 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 _WAKERS: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWaker] = WeakKeyDictionary()
+_lock = threading.Lock()  # over changes of `_WAKERS`
 
 
 def waker_of(loop: asyncio.AbstractEventLoop) -> LoopWaker:
     """Return the one waker of the running loop; called on the loop's own thread."""
     found = _WAKERS.get(loop)
     if found is None:
-        found = _WAKERS[loop] = LoopWaker(loop)
+        with _lock:
+            _drop_closed_loops()
+            found = _WAKERS[loop] = LoopWaker(loop)
     return found
+
+
+def _drop_closed_loops() -> None:
+    """Forget loops that were closed before their turn: the futures left waiting hold them."""
+    for loop in [one for one in _WAKERS if one.is_closed()]:
+        del _WAKERS[loop]

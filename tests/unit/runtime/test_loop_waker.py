@@ -1,7 +1,9 @@
 """Waking what waits on another thread's event loop."""
 
 import asyncio
+import gc
 import threading
+from weakref import ref
 
 import pytest
 
@@ -89,3 +91,31 @@ def test_a_cancelled_future_and_a_closed_loop_are_left_alone() -> None:
     waker, late = asyncio.run(run())
     waker.wake(late)
     assert not late.done()
+
+
+def test_a_loop_that_ended_is_kept_by_nothing() -> None:
+    async def run():
+        loop = asyncio.get_running_loop()
+        return ref(loop), waker_of(loop), loop.create_future()
+
+    ended, waker, late = asyncio.run(run())
+    waker.wake(late)
+    del late
+    gc.collect()
+    assert ended() is None
+    waker.rouse()  # does nothing
+
+
+def test_a_loop_that_was_closed_before_its_turn_is_dropped_by_the_next_one() -> None:
+    loop = asyncio.new_event_loop()
+    waker_of(loop).wake(loop.create_future())
+    loop.close()
+    ended = ref(loop)
+    del loop
+
+    async def another() -> None:
+        waker_of(asyncio.get_running_loop())
+
+    asyncio.run(another())
+    gc.collect()
+    assert ended() is None
