@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 from heddle.core.errors import Cancelled, InputError, InternalError, StorageError
 from heddle.core.own_files import OWNER_ONLY
@@ -65,6 +66,20 @@ class SqliteConnection(sqlite3.Connection):
         self.execute("INSERT INTO words (words) VALUES ('rebuild')")
 
 
+class _ThreadsOwn:
+    """A thread's connection, closed when the thread ends: its local values go then.
+
+    A connection is part of a cycle, and Python's garbage collection alone would close it. SQLite
+    keeps the descriptor of the file while others have it open, and gives it to the next connection.
+    """
+
+    def __init__(self, connection: SqliteConnection) -> None:
+        self.connection = connection
+
+    def __del__(self) -> None:
+        self.connection.close()
+
+
 class Database:
     """One SQLite file, with a connection for each thread that uses it.
 
@@ -78,7 +93,7 @@ class Database:
         self.path = path
         self._local = threading.local()
         self._lock = threading.Lock()
-        self._connections: list[SqliteConnection] = []
+        self._owned: WeakSet[_ThreadsOwn] = WeakSet()
         self._closed = False
 
     @classmethod
@@ -189,10 +204,10 @@ class Database:
         """Close the connections of all threads; closing twice is fine."""
         with self._lock:
             self._closed = True
-            connections, self._connections = self._connections, []
+            owned = list(self._owned)
         with storage_errors(self.path):
-            for connection in connections:
-                connection.close()
+            for one in owned:
+                one.connection.close()
 
     @property
     def bytes_on_disk(self) -> int:
@@ -203,14 +218,13 @@ class Database:
     def _connection(self) -> SqliteConnection:
         if self._closed:
             raise InternalError(f"{self.path}: used after it was closed")
-        connection: SqliteConnection | None = getattr(self._local, "connection", None)
-        if connection is None:
-            connection = _connect(self.path)
-            connection.text_factory = _text
-            self._local.connection = connection
+        own: _ThreadsOwn | None = getattr(self._local, "own", None)
+        if own is None:
+            own = self._local.own = _ThreadsOwn(_connect(self.path))
+            own.connection.text_factory = _text
             with self._lock:
-                self._connections.append(connection)
-        return connection
+                self._owned.add(own)
+        return own.connection
 
 
 def is_writable(directory: Path) -> bool:
