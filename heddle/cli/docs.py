@@ -4,6 +4,7 @@ import argparse
 import json
 import sys
 import threading
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from heddle.corpus.store import CorpusStore
 ACTIONS: Final = ("ls", "add", "rm", "sync")
 INTERVAL_S: Final = 5.0
 INTERVAL_S_MIN: Final = 1.0
+FileState = tuple[int, int, int] | None  # bytes; times of content and of rights [ns]
 
 
 def add_arguments(parser: CommandParser) -> None:
@@ -122,11 +124,19 @@ def _sync(options: argparse.Namespace) -> int:
 
 
 def _watch(options: argparse.Namespace) -> int:
-    """Look for changes again and again; index when there are some."""
+    """Look for changes again and again; index when there are some.
+
+    A file that could not be read is still to do at the next look: it is tried again when it
+    changes, or when another file does.
+    """
     print(f"watching the files of {options.corpus} (Ctrl-C stops)", file=sys.stderr)
+    tried: Mapping[Path, FileState] = {}
     while True:
-        if _is_stale(options.corpus):
+        to_read, is_stale = _look(options.corpus)
+        if is_stale or any(tried.get(path) != state for path, state in to_read.items()):
             _sync(options)
+        # Their states from before the reading: a file that changed meanwhile is tried again.
+        tried = to_read
         _pause(options.interval)
 
 
@@ -134,11 +144,22 @@ def _pause(seconds: float) -> None:
     threading.Event().wait(seconds)
 
 
-def _is_stale(corpus: CorpusPlace) -> bool:
+def _look(corpus: CorpusPlace) -> tuple[dict[Path, FileState], bool]:
+    """Return the new and changed files as they are now, and whether there is more to do."""
     with CorpusStore.open(corpus) as store:
         paths, _ = _sync_paths(store)
         todo = plan(paths, store, prune=True)
-        return bool(todo.added or todo.changed or todo.gone or store.stats().pending)
+        to_read = {path: _state(path) for path in todo.added + todo.changed}
+        return to_read, bool(todo.gone or store.stats().pending)
+
+
+def _state(path: Path) -> FileState:
+    """Return what changes with a file's content or rights; None = it can't be looked at."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _sync_paths(store: CorpusStore) -> tuple[list[Path], list[Path]]:

@@ -1,7 +1,9 @@
 """`heddle docs`: the documents of a corpus, kept at what their files say."""
 
+import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -61,25 +63,61 @@ def test_a_directory_that_is_gone_keeps_its_documents(corpus: Path, files: Path,
     assert listed(corpus, capsys) == ["mill.txt", "tide.txt"]
 
 
+@dataclass
+class Looks:
+    """What `--watch` did: before each pause, how often it has synchronised; stopped by Ctrl-C."""
+
+    at: dict[int, Callable[[], object]] = field(default_factory=dict)
+    runs: int = 0
+    runs_by_look: list[int] = field(default_factory=list)
+    pauses_s: list[float] = field(default_factory=list)
+
+    def pause(self, seconds: float) -> None:
+        """Do what is to be done between two looks."""
+        self.pauses_s.append(seconds)
+        self.runs_by_look.append(self.runs)
+        self.at.get(len(self.pauses_s), lambda: None)()
+
+
+def stop() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
+    looks, sync = Looks(), docs._sync
+
+    def counted(options: argparse.Namespace) -> int:
+        looks.runs += 1
+        return sync(options)
+
+    monkeypatch.setattr(docs, "_pause", looks.pause)
+    monkeypatch.setattr(docs, "_sync", counted)
+    return looks
+
+
 @pytest.mark.slow
-def test_watching_indexes_only_what_is_new(corpus: Path, files: Path, capsys, monkeypatch):
-    looks: list[float] = []
-
-    def pause(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 2:
-            (files / "wind.txt").write_text("The wind is in the west.")
-        if len(looks) == 4:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(docs, "_pause", pause)
-    runs: list[object] = []
-    sync = docs._sync
-    monkeypatch.setattr(docs, "_sync", lambda options: runs.append(1) or sync(options))
+def test_watching_indexes_only_what_is_new(corpus: Path, files: Path, looks: Looks, capsys):
+    wind = files / "wind.txt"
+    looks.at = {2: lambda: wind.write_text("The wind is in the west."), 4: stop}
     assert main(["docs", str(corpus), "sync", "--watch", "--interval", "2"]) == 130
-    assert looks == [2.0] * 4
-    assert len(runs) == 1, "at the third look"
+    assert looks.pauses_s == [2.0] * 4
+    assert looks.runs_by_look == [0, 0, 1, 1]
     assert listed(corpus, capsys) == ["mill.txt", "tide.txt", "wind.txt"]
+
+
+@pytest.mark.slow
+def test_watching_tries_a_bad_file_again_only_when_it_changes(
+    corpus: Path, files: Path, looks: Looks, capsys
+):
+    bad = files / "bad.jsonl"
+    bad.write_text("{\n")
+    good = '{"id": "wind", "text": "The wind is in the west."}\n'
+    looks.at = {3: lambda: bad.write_text(good), 5: stop}
+    assert main(["docs", str(corpus), "sync", "--watch"]) == 130
+    assert looks.runs_by_look == [1, 1, 1, 2, 2]
+    assert capsys.readouterr().err.count(f"error: {bad}") == 1
+    assert sorted(listed(corpus, capsys)) == ["mill.txt", "tide.txt", "wind"]
 
 
 @pytest.mark.parametrize(
