@@ -18,6 +18,7 @@ from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_stores.records import AttachedFile, FileState
+from heddle.server.changes.change_threads import ChangeThreads
 from heddle.server.stores import file_indexing
 from heddle.server.stores.desk import Desk
 from heddle.server.stores.doors import add_stores
@@ -205,8 +206,8 @@ def test_a_file_that_leaves_one_store_still_comes_into_another(
     other = store.vector_stores.add("", "", {}, now_s=NOW_S)
     store.attached_files.attach("", other.id, {file.file_id: {}}, now_s=NOW_S)
     app = FastAPI()
-    with FileIndexing(server) as indexing:
-        add_stores(app, Desk(server, indexing))
+    with ChangeThreads() as changes, FileIndexing(server) as indexing:
+        add_stores(app, Desk(server, indexing, changes))
         with pipe.open("wb") as parsed:  # once it can be written to, the parser is at it
             url = f"/v1/vector_stores/{other.id}/files/{file.file_id}"
             assert TestClient(app).delete(url).status_code == 200
