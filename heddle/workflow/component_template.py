@@ -8,7 +8,7 @@ from typing import Any, Final
 from heddle.core.errors import WorkflowError
 from heddle.workflow.component import Component, joined_to
 from heddle.workflow.ragraph import END, START, RAGraph
-from heddle.workflow.template import QUESTION, Slot, Template, parse_template
+from heddle.workflow.template import QUESTION, QUESTION_ALIASES, Slot, Template, parse_template
 
 LLM: Final = "LLM"
 EMBEDDING: Final = "Embedding"
@@ -228,13 +228,22 @@ class _Drawing:
     def _named(self, group: _Group, text: str, what: str) -> str:
         """Return a template in which the component's own names are those of slots."""
         template = parse_template(text, where=f"{group.where}, {what}")
-        names = {str(own): str(slot) for own, slot in group.merged("in_kwargs").items()}
-        unknown = sorted(names.keys() - set(template.slots) - {"input"})
-        if unknown:
-            raise WorkflowError(
-                f"{group.where}: in_kwargs has {unknown[0]!r}, and its {what} reads "
-                f"{', '.join(template.slots) or 'no slot'}"
-            )
+        given = {str(own): str(slot) for own, slot in group.merged("in_kwargs").items()}
+        names: dict[str, str] = {}
+        for own, slot in given.items():
+            # A parsed template has the question's slot for either of its names.
+            read = QUESTION if own in QUESTION_ALIASES else own
+            if read in names:
+                raise WorkflowError(
+                    f"{group.where}: in_kwargs has 'input' and 'query', which are two names of "
+                    "one placeholder: leave one out"
+                )
+            if read not in template.slots:
+                raise WorkflowError(
+                    f"{group.where}: in_kwargs has {own!r}, and its {what} reads "
+                    f"{', '.join(template.slots) or 'no slot'}"
+                )
+            names[read] = slot
         parts = (
             replace(p, name=names.get(p.name, p.name)) if isinstance(p, Slot) else p
             for p in template.parts

@@ -59,6 +59,18 @@ def test_kwargs_name_slots_and_inputs():
     assert workflow.nodes["llm"].output == "said"
 
 
+def test_input_among_in_kwargs_names_the_slot_of_the_question():
+    summary = Component("LLM", None, {"text": "summary"}, config={"prompt": "Sum up {query}"})
+    translate = Component("LLM", {"input": "summary"}, config={"prompt": "Translate {input}"})
+    workflow = template_graph(chain(summary, translate), {}).compile()
+    assert workflow.nodes["llm"].prompt.slots == ("query",)
+    assert workflow.nodes["llm_2"].prompt.slots == ("summary",)
+    search = Component("Embedding", {"input": "topic"}, config={"query": "On {query}"})
+    search >> ... >> Component("LLM", config=ANSWER)
+    found = template_graph([search, ...], {}).compile()
+    assert found.nodes["embedding"].query.slots == ("topic",)
+
+
 def test_an_embedding_reads_the_slots_that_it_names_or_what_comes_before():
     named = Component("Embedding", {"text": "question"}, config={"topk": 2})
     named >> ... >> Component("LLM", config=ANSWER)
@@ -109,6 +121,11 @@ def twice():
         ([Component("LLM")], "component 'LLM': config needs a 'prompt'"),
         ([Component("LLM", config={"prompt": "{query}", "topk": 3})], "'LLM': config: .*'topk'"),
         ([Component("LLM", {"docs": "x"}, config={"prompt": "{query}"})], "in_kwargs has 'docs'"),
+        ([Component("LLM", {"input": "x"}, config={"prompt": "{docs}"})], "in_kwargs has 'input'"),
+        (
+            [Component("LLM", {"input": "x", "query": "y"}, config={"prompt": "{query}"})],
+            "two names of one placeholder",
+        ),
         ([Component("LLM", {}, {"passages": "x"}, None, ANSWER)], "what it gives is 'text'"),
         ([Component("Embedding")], "'Embedding': join it to a Searching"),
         ([Component("Searching")], "'Searching' comes after one component of Embedding"),
