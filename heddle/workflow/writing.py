@@ -7,6 +7,7 @@ from typing import Any, Final, Self
 from heddle.core.errors import InputError, WorkflowError
 from heddle.core.prompts.constraint import Constraint
 from heddle.core.texts.text_check import check_unicode
+from heddle.workflow.compile import shown_retrieval
 from heddle.workflow.nodes import GenerationNode, JoinNode, Node, NodeId
 from heddle.workflow.template import Template, parse_template
 from heddle.workflow.workflow import Workflow
@@ -91,7 +92,8 @@ def with_writing(workflow: Workflow, writing: Writing) -> Workflow:
         writing: checked by `Writing.of`.
 
     Raises:
-        InputError: the prompt has a placeholder without a value at that node.
+        InputError: the prompt has a placeholder without a value at that node, or shows no passages
+            where the node retrieves while it decodes.
     """
     writers = {} if writing == AS_IT_IS else _writers(workflow)
     if not writers:
@@ -158,6 +160,7 @@ def _changed(node: GenerationNode, workflow: Workflow, writing: Writing) -> Gene
     if writing.prompt is not None:
         prompt = _parsed(writing.prompt)
         _check_slots(prompt, node, workflow)
+        _check_shows_passages(prompt, node, workflow)
         # The stop strings end answers to the workflow's own prompt.
         sampling = replace(sampling, stop=())
     if writing.constraint is not None:
@@ -180,6 +183,19 @@ def _check_slots(prompt: Template, node: GenerationNode, workflow: Workflow) -> 
         raise InputError(
             f"prompt: workflow {workflow.name!r} has no value for {wrong}; it has {names} "
             "(write {{ and }} for braces)"
+        )
+
+
+def _check_shows_passages(prompt: Template, node: GenerationNode, workflow: Workflow) -> None:
+    """Refuse a prompt without the place where a generation of rounds adds passages."""
+    nodes, writers = workflow.nodes, workflow.writers
+    source = shown_retrieval(node, nodes, writers)
+    if node.decode_retrieval is None or source is None:
+        return
+    if shown_retrieval(replace(node, prompt=prompt), nodes, writers) is None:
+        raise InputError(
+            f"prompt: workflow {workflow.name!r} adds passages while it answers, so it must show "
+            f"{{{source.output}}}"
         )
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from heddle.core.errors import InputError
+from heddle.workflow.applications import flare
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.presets import PRESETS, preset
 from heddle.workflow.ragraph import RAGraph
@@ -111,6 +112,16 @@ def test_an_unknown_placeholder_is_refused_with_those_that_there_are():
     words = r"'oneshot' has no value for \{context\}; it has \{docs\}, \{input\}"
     with pytest.raises(InputError, match=words):
         with_writing(preset("oneshot").compile(), Writing(prompt="{context} {query}"))
+
+
+def test_a_workflow_that_retrieves_while_it_answers_must_be_shown_passages():
+    workflow = flare().compile()
+    words = r"^prompt: workflow 'flare' adds passages while it answers, so it must show \{docs\}$"
+    with pytest.raises(InputError, match=words):
+        with_writing(workflow, Writing(prompt="Answer briefly: {input}"))
+    shown = with_writing(workflow, Writing(prompt="{docs[0:2]} Answer: {input}"))
+    assert node(shown, "answer").prompt.slots == ("docs", "query")
+    assert node(with_writing(workflow, Writing(max_tokens=7)), "answer").sampling.max_tokens == 7
 
 
 def test_what_is_written_later_is_no_placeholder():
