@@ -12,7 +12,7 @@ from heddle.core.passages import Passage
 from heddle.workflow.connectors import CONNECTOR_S_MAX, Connectors, Lookup
 from heddle.workflow.presets import add_answer
 from heddle.workflow.prompt_texts import prompt_text
-from heddle.workflow.ragraph import START, RAGraph
+from heddle.workflow.ragraph import DEFAULT_MAX_STEPS, START, RAGraph
 from heddle.workflow.template import TURN
 from heddle.workflow.workflow import State
 
@@ -39,7 +39,7 @@ def agent(connectors: Connectors, steps_max: int = STEPS_MAX) -> RAGraph:
     if SEARCH in connectors:
         raise WorkflowError(f"agent: {SEARCH!r} is the search in the corpus: name it otherwise")
     tools = _described(connectors)
-    graph = RAGraph("agent")
+    graph = RAGraph("agent", max_steps=max(DEFAULT_MAX_STEPS, _nodes_run_max(steps_max)))
     graph.add_generation(
         "plan",
         prompt_text("plan").replace("{tools}", tools),
@@ -107,6 +107,13 @@ class UseTool:
         """
         name = tool_of(action)
         return Lookup(name, self.connectors[name])(input_of(action))
+
+
+def _nodes_run_max(steps_max: int) -> int:
+    """Return how many nodes run at most where `steps_max` tools are used."""
+    each = len(("act", "read", "use", "note"))
+    around = len(("plan", "act", "read", "answer"))  # the last line asks for no tool
+    return around + each * steps_max
 
 
 def _described(connectors: Connectors) -> str:

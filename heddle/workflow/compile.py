@@ -68,7 +68,8 @@ def compile_draft(draft: Draft) -> Workflow:
         writers=writers,
         list_slots=list_slots,
         inputs=draft.inputs,
-        max_steps=draft.max_steps,
+        # It bounds loops: a request that runs each node once must never reach it.
+        max_steps=max(draft.max_steps, len(draft.nodes)),
     )
 
 

@@ -6,7 +6,15 @@ from typing import Any, Final
 from heddle.core.errors import WorkflowError
 from heddle.workflow.nodes import PromptRole
 from heddle.workflow.prompt_texts import prompt_text
-from heddle.workflow.ragraph import AUTO, DEFAULT_TOPK, END, START, TOPK_MAX, RAGraph
+from heddle.workflow.ragraph import (
+    AUTO,
+    DEFAULT_MAX_STEPS,
+    DEFAULT_TOPK,
+    END,
+    START,
+    TOPK_MAX,
+    RAGraph,
+)
 from heddle.workflow.template import TURN
 from heddle.workflow.workflow import Chooser, State
 
@@ -115,7 +123,8 @@ def irg(topk: int | None = None, turns: int = IRG_TURNS) -> RAGraph:
     """
     if turns < 1:
         raise WorkflowError(f"irg: turns must be at least 1, got {turns}")
-    graph = RAGraph("irg")
+    nodes_run = turns * len(("retrieve", "answer"))
+    graph = RAGraph("irg", max_steps=max(DEFAULT_MAX_STEPS, nodes_run))
     graph.add_retrieval(
         "retrieve", query="{query} {answer}", output="docs", topk=topk, collect=True
     )

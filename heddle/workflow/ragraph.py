@@ -70,6 +70,7 @@ class RAGraph:
 
     Edges may be left out: they follow from `{placeholders}` and `output=`. `{input}` and
     `{query}` both mean the user's question. Nodes are named by ints or strings.
+    `max_steps` bounds the nodes that a request with loops runs; each may run once in any case.
 
     Example:
         from heddle import RAGraph

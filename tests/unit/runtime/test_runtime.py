@@ -531,6 +531,16 @@ class TestLoops:
         assert len([e for e in call.events if isinstance(e, NodeFinished)]) == 5
         bench.assert_idle()
 
+    def test_each_node_may_run_once_whatever_the_bound_of_loops(self, bench):
+        graph = RAGraph("many", max_steps=5)
+        for number in range(70):
+            graph.add_generation(f"part_{number}", "Of {query}", f"part_{number}")
+        graph.add_join("parts", list(graph.nodes), "parts")
+        call = bench.submit(graph.add_generation("answer", "{parts}").compile())
+        assert call.answer.text
+        assert len([e for e in call.events if isinstance(e, NodeFinished)]) == 71
+        bench.assert_idle()
+
     def test_a_loop_past_its_list_says_so(self, bench):
         graph = RAGraph("past")
         graph.add_generation(0, "Decompose {query}", "part")

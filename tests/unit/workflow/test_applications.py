@@ -107,6 +107,14 @@ class TestAgent:
         heard = [event.node for event in call.events if isinstance(event, NodeFinished)]
         assert heard == ["plan", "act", "read", "use", "act", "read", "answer"]
 
+    def test_it_may_use_all_of_its_steps(self):
+        bench = Bench()
+        lines = [f"web_search: {number}" for number in range(20)]
+        bench.llm.texts = {"act": [*lines, "done"], "answer": ["Solveig."]}
+        call = bench.submit(agent({"web_search": recorded}, steps_max=20).compile())
+        assert call.answer.text == "Solveig."
+        assert [node for node, _ in prompts(bench)] == ["plan", *["act"] * 21, "answer"]
+
     def test_it_is_bounded(self):
         bench = Bench()
         bench.llm.texts = {"act": ["search: more"], "answer": ["Enough."]}

@@ -6,6 +6,7 @@ from heddle.core.errors import WorkflowError
 from heddle.workflow.nodes import RetrievalNode
 from heddle.workflow.presets import PRESETS, irg, preset, recomp
 from heddle.workflow.ragraph import RAGraph
+from tests.helpers.fake_ports import Bench
 
 
 def searches(graph: RAGraph) -> list[RetrievalNode]:
@@ -40,3 +41,13 @@ def test_unknown_preset_lists_the_known() -> None:
 def test_irg_needs_a_turn() -> None:
     with pytest.raises(WorkflowError, match="turns"):
         irg(turns=0)
+
+
+def test_irg_may_use_all_of_its_turns() -> None:
+    bench = Bench()
+    # The fake index finds by length: other passages each turn, so that no turn repeats another.
+    drafts = ["Longer" + "." * turn for turn in range(40)]
+    bench.llm.texts = {"answer": list(drafts)}
+    call = bench.submit(irg(turns=40).compile())
+    assert call.answer.text == drafts[-1]
+    bench.assert_idle()
