@@ -204,7 +204,8 @@ def _add_data_edge(edges: set[Edge], writer: NodeId, node: Node, slot: str, loop
 
 
 def _check_no_static_loop(draft: Draft, edges: frozenset[Edge]) -> None:
-    looping = [n for n in draft.nodes if n not in static_order(draft.nodes, edges)]
+    ordered = set(static_order(draft.nodes, edges))
+    looping = [n for n in draft.nodes if n not in ordered]
     if looping:
         raise WorkflowError(
             f"node {looping[0]!r} is on a loop that never ends; "
@@ -270,10 +271,11 @@ def _list_slots(
     """
     loops: dict[str, frozenset[NodeId]] = {}
     ends = {source for source, _, _ in draft.branches}
+    after_each = {key: reachable([key], lambda n: _after(edges, n)) for key in draft.nodes}
     for slot, writer in writers.items():
         consumers = set()
         for node in draft.nodes.values():
-            after = reachable([node.id], lambda n: _after(edges, n))
+            after = after_each[node.id]
             re_entered = bool(after & ends) and _may_re_enter(draft, node.id, after & ends)
             if slot in node.reads and re_entered and writer not in after:
                 consumers.add(node.id)

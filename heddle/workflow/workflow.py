@@ -88,33 +88,36 @@ class Workflow:
     @cached_property
     def depth_after(self) -> Mapping[NodeId, int]:
         """Nodes still to come after each node, at most: one loop turn counts once. (Teola §5.2)"""
-        below = {n: self._static_depth(n) for n in self.nodes}
+        upwards = static_order(self.nodes, self.edges)[::-1]
+        below: dict[NodeId, int] = {}
+        for node in upwards:
+            below[node] = max((below[after] + 1 for after in self.successors[node]), default=0)
         for branch in self.branches:
             turn = max((below[t] + 1 for t in branch.targets), default=0)
             below[branch.source] = max(below[branch.source], turn)
         # Ancestors of a branch see past it: one more relaxation along the static order.
-        for node in reversed(static_order(self.nodes, self.edges)):
+        for node in upwards:
             for after in self.successors[node]:
                 below[node] = max(below[node], below[after] + 1)
         return below
-
-    def _static_depth(self, node: NodeId) -> int:
-        return max((self._static_depth(m) + 1 for m in self.successors[node]), default=0)
 
 
 def static_order(
     nodes: Mapping[NodeId, Node], edges: frozenset[tuple[NodeId, NodeId]]
 ) -> list[NodeId]:
     """Return the nodes in topological order of the static edges; nodes on a cycle are missing."""
-    waiting = {n: sum(1 for _, target in edges if target == n) for n in nodes}
+    waiting = dict.fromkeys(nodes, 0)
+    after: dict[NodeId, list[NodeId]] = {n: [] for n in nodes}
+    for source, target in sorted(edges, key=str):
+        after[source].append(target)
+        waiting[target] += 1
     ready = [n for n, count in waiting.items() if count == 0]
     order: list[NodeId] = []
     while ready:
         node = ready.pop(0)
         order.append(node)
-        for source, target in sorted(edges, key=str):
-            if source == node:
-                waiting[target] -= 1
-                if waiting[target] == 0:
-                    ready.append(target)
+        for target in after[node]:
+            waiting[target] -= 1
+            if waiting[target] == 0:
+                ready.append(target)
     return order

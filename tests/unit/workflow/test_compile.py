@@ -81,6 +81,14 @@ def test_depth_counts_a_loop_turn_once() -> None:
     assert depth[0] > depth[1] > depth[2] > 0
 
 
+def test_depths_of_nodes_that_read_all_earlier_ones_take_no_walk_of_every_path() -> None:
+    graph, earlier = RAGraph(), "{query}"
+    for number in range(60):  # 2 ** 58 paths lead from the first to the last
+        graph.add_generation(number, earlier, f"text_{number}")
+        earlier += f"{{text_{number}}}"
+    assert graph.compile().depth_after == {number: 59 - number for number in range(60)}
+
+
 def refused(graph: RAGraph) -> str:
     with pytest.raises(WorkflowError) as caught:
         graph.compile()
