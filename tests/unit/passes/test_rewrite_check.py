@@ -26,9 +26,17 @@ GRAPH = graph_of(FIRST, SECOND, EFFECT)
 
 
 def test_a_rewrite_that_keeps_values_and_effects_is_returned():
-    both = replace(FIRST, name="ab", writes=("k", "m"))
+    both = replace(FIRST, name="ab@0", writes=("k", "m"))
+    before = graph_of(FIRST, replace(SECOND, node="a"), EFFECT)
     merged = graph_of(both, EFFECT)
-    assert check_rewrite(GRAPH, merged) is merged
+    assert check_rewrite(before, merged) is merged
+
+
+def test_a_new_primitive_may_read_what_the_graph_read_from_outside():
+    before = PGraph((FIRST,), frozenset(), frozenset({"query@input"}))
+    reader = primitive("a.again@0", reads=("query@input",), writes=("n",))
+    after = replace(before, primitives=(FIRST, reader))
+    assert check_rewrite(before, after) is after
 
 
 @pytest.mark.parametrize(
@@ -38,6 +46,21 @@ def test_a_rewrite_that_keeps_values_and_effects_is_returned():
         (GRAPH.with_edges(()), "without a data edge"),
         (graph_of(FIRST), "no primitive writes 'm' any more"),
         (graph_of(FIRST, SECOND), "'c' has an effect: keep it"),
+        (
+            graph_of(replace(FIRST, writes=("k", "m")), EFFECT),
+            "node 'b' has no primitive any more: keep its last one",
+        ),
+        (
+            replace(GRAPH, inputs=frozenset({"lost@0"})),
+            "inputs has 'lost@0', which the graph before had not",
+        ),
+        *(
+            (
+                graph_of(FIRST, SECOND, EFFECT, primitive(name, writes=("n",))),
+                f"primitive '{name}' must end in @ and the turn of its node",
+            )
+            for name in ("d", "d@", "d@first", "d@-1")
+        ),
     ],
 )
 def test_a_rewrite_that_loses_something_is_refused(after, words):
