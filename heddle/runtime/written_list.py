@@ -56,8 +56,8 @@ class WrittenList:
             rest = self._rest.lstrip(" \t\r\n,")
             try:
                 value, end = json.JSONDecoder().raw_decode(rest)
-            except ValueError:
-                return  # its end isn't there, or the list's is
+            except (ValueError, RecursionError):
+                return  # its end isn't there, or the list's is, or it is nested too deeply
             if not isinstance(value, str) and end == len(rest):
                 return  # a number may go on
             self._rest = rest[end:]
@@ -78,5 +78,5 @@ def _line(line: str) -> str:
 def _json_or_none(text: str) -> object:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # a model may write brackets without end
         return None

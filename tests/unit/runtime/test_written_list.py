@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from heddle.runtime.written_list import ITEMS_MAX, WrittenList, as_lines
 
+BRACKETS = "[" * 200_000  # nested more deeply than any JSON parser goes
+
 
 class TestAsLines:
     @pytest.mark.parametrize(
@@ -36,6 +38,10 @@ class TestAsLines:
     )
     def test_reads(self, text, items):
         assert as_lines(text) == items
+
+    def test_brackets_without_end_are_a_plain_line(self):
+        assert as_lines(BRACKETS) == (BRACKETS,)
+        assert as_lines(f"{BRACKETS}\nwho") == (BRACKETS, "who")
 
     def test_a_runaway_list_is_cut(self):
         assert len(as_lines("\n".join(map(str, range(500))))) == ITEMS_MAX
@@ -78,6 +84,9 @@ class TestWrittenList:
 
     def test_a_line_break_of_two_characters_ends_one_line(self):
         assert written(["who\r", "\nwhen\r\n"])[-1] == (True, ("who", "when"))
+
+    def test_brackets_without_end_give_no_item(self):
+        assert written(['["who", ', BRACKETS, "\n"])[1:] == [(False, ("who",))] * 2
 
     def test_a_runaway_list_is_cut(self):
         assert len(written(["item\n"] * 500)[-1][1]) == ITEMS_MAX
