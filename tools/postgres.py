@@ -13,7 +13,7 @@ from typing import Any, Final
 # Databases of tests need no disk: they end with the test.
 FAST: Final = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 END_ALL: Final = (
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'heddle'"
+    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'heddle'"
 )
 
 
