@@ -52,6 +52,9 @@ class Allowed:
 class KeptScopes:
     """What the scopes used last let a search find, looked up once for each state of the corpus.
 
+    It is cleared before the index changes: of a corpus that goes away half-way it holds others'
+    chunks, which a scope that was looked up before would let through.
+
     Args:
         source: the corpus.
         allowed: makes of chunk ids [n] what an index's searches are given.
@@ -78,7 +81,7 @@ class KeptScopes:
         return self._kept[key]
 
     def clear(self) -> None:
-        """Forget them all: the index that they were made for is going."""
+        """Forget them all: the index that they were made for is going, or changes."""
         self._kept.clear()
 
 

@@ -146,6 +146,7 @@ class FollowedGraph(FollowedSource[LiveGraph]):
                 return 0
             self._take_over(self._serve)
         self._embedder.check(has_vectors=self._live.dims is not None)
+        self._scopes.clear()  # the graph holds more than its revision until all pieces are in
         dims = self._live.dims
         changes = self._live.advance(self._source)
         if self._live.dims != dims:
@@ -162,6 +163,7 @@ class FollowedGraph(FollowedSource[LiveGraph]):
     def _serve(self, live: LiveGraph) -> None:
         self._worker.serve(live)
         self._live = live
+        self._scopes.clear()  # what was written while it was built may be in it
 
     def _start_if_outgrown(self) -> None:
         self._start_rebuild(is_wanted=self._live.is_outgrown or self._lacks_graph)

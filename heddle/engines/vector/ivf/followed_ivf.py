@@ -92,6 +92,7 @@ class FollowedIvf(FollowedSource[LiveIndex]):
         if not self._is_served:
             self._serve(self.live)
         self._embedder.check(has_vectors=self.live.index is not None)
+        self._filters.clear()  # the index holds more than its revision until all pieces are in
         had_index = self.live.index is not None
         self.scanner.lists_will_change()  # before: what fails half-way has moved vectors, too
         try:
