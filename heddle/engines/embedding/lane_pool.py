@@ -28,13 +28,17 @@ PARTS_A_LANE: Final = 2  # of a task in parts: one that is computed, one that wa
 
 @dataclass(slots=True)
 class PooledTask:
-    """A task from its admission to its terminal event; `on_end` None = the runtime's own."""
+    """A task from its admission to its terminal event; `on_end` None = the runtime's own.
+
+    `is_part`: it is a part of another task, and its time is over when that of the whole is.
+    """
 
     task: Task
     texts: tuple[str, ...]
     deadline_s: float
     port: EnginePort | None = None
     on_end: OnEnd | None = None
+    is_part: bool = False
 
 
 @dataclass(slots=True)
@@ -231,7 +235,9 @@ class LanePool:
             self._end_split(whole.task_id, Failed(whole.task_id, str(busy)))
             return
         on_end = partial(self._part_ended, whole.task_id)
-        self._tasks[part_id] = PooledTask(task, payload.texts, split.deadline_s, on_end=on_end)
+        self._tasks[part_id] = PooledTask(
+            task, payload.texts, split.deadline_s, on_end=on_end, is_part=True
+        )
 
     def _part_ended(self, task_id: int, event: Event) -> None:
         if task_id not in self._split:
@@ -259,7 +265,7 @@ class LanePool:
             if on_end is not None and now_s > split.deadline_s:
                 self._end_split(task_id, Cancelled(task_id))
         for task_id, pooled in list(self._tasks.items()):
-            is_ours = pooled.on_end is not None and task_id in self._tasks
+            is_ours = pooled.on_end is not None and not pooled.is_part and task_id in self._tasks
             if is_ours and pooled.port is None and now_s > pooled.deadline_s:
                 self._end(Cancelled(task_id))
 

@@ -81,10 +81,17 @@ class Rig:
     def told(self) -> list[Event]:
         return [event for frame in self.pool.frames() for event in frame.events]
 
-    def admit(self, task_id: int, texts: int, priority: Priority = Priority.NORMAL) -> None:
+    def admit(
+        self,
+        task_id: int,
+        texts: int,
+        priority: Priority = Priority.NORMAL,
+        seconds_left: float = math.inf,
+    ) -> None:
         payload = EmbedPayload((TEXT,) * texts)
         identity = Identity(task_id, "n", priority=priority)
-        self.pool.send(Admit(Task(task_id, PrimitiveKind.EMBEDDING, identity, payload), 0))
+        task = Task(task_id, PrimitiveKind.EMBEDDING, identity, payload, seconds_left)
+        self.pool.send(Admit(task, 0))
 
 
 @pytest.fixture
@@ -348,3 +355,14 @@ def test_what_waits_longer_than_its_time_ends(rig: Rig, texts: int) -> None:
     rig.told()
     assert [type(event) for event in ended] == [Cancelled]
     assert rig.manager.held == 0
+
+
+@pytest.mark.parametrize("texts", [1, 500])
+def test_a_task_of_the_runtime_is_cancelled_by_the_runtime_alone(rig: Rig, texts: int) -> None:
+    for task_id in range(1, LANES_TAKE + 1):
+        rig.admit(task_id, texts=STEP_TEXTS, priority=Priority.BULK)
+    rig.admit(99, texts, Priority.BULK, seconds_left=5.0)
+    assert rig.manager.held, "it waits for a lane"
+    rig.clock.time_s = 5.1
+    assert rig.told() == []
+    assert isinstance(next(event for event in rig.run() if event.task_id == 99), Done)
