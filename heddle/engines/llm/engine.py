@@ -290,7 +290,7 @@ class LlmEngine:
         """Take in what has come from other threads: grammars, loads, ends of writes."""
         for sequence in self._constraining.arrived():
             if self.sequences.get(sequence.id) is sequence:
-                self.scheduler.settle(sequence)
+                self._generations.constrained(sequence)
         if self._fuser is not None:
             for ready in self._fuser.collect(self._clock.now_s()):
                 self.scheduler.settle(ready)

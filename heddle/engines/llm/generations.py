@@ -83,6 +83,13 @@ class Generations:
         )
         self._begin(sequence, decode, payload)
 
+    def constrained(self, sequence: Sequence) -> None:
+        """Go on with a sequence that waits for no grammar any more; fail its decode without one."""
+        if sequence.decode is not None and sequence.decode.problem:
+            self._refuse_constraint(sequence, sequence.decode)
+        else:
+            self._scheduler.settle(sequence)
+
     def take(self, part: Slice, drawn: Items[tuple[int, float]]) -> None:
         """Take the next token; and the one behind it, as long as the draft has foreseen each.
 
@@ -94,8 +101,7 @@ class Generations:
         if decode is None:
             return
         if decode.problem:
-            problem = f"constraint: {decode.problem}"
-            self._sequences.fail_decode(sequence, problem, is_input=True)
+            self._refuse_constraint(sequence, decode)
             return
         decode.draft.offered += len(part.draft)
         for number, (token, probability) in enumerate(drawn):
@@ -120,6 +126,10 @@ class Generations:
         self._sequences.continue_by(sequence, decode)
         self._constraining.begin(sequence)
         self._scheduler.settle(sequence)
+
+    def _refuse_constraint(self, sequence: Sequence, decode: Decode) -> None:
+        """Fail a decode whose text can't get its form, and no other."""
+        self._sequences.fail_decode(sequence, f"constraint: {decode.problem}", is_input=True)
 
     def _take_token(
         self, sequence: Sequence, decode: Decode, token: int, probability: float

@@ -8,7 +8,10 @@ from heddle.engines.llm.step_batch import TokenMask
 
 
 class Grammar(Protocol):
-    """How far one generation is in what its text has to be."""
+    """How far one generation is in what its text has to be.
+
+    With a `problem` it forces, masks and takes tokens without effect, and raises nothing.
+    """
 
     @property
     def is_ready(self) -> bool:

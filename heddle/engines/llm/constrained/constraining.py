@@ -36,7 +36,8 @@ class Constraining:
     def begin(self, sequence: Sequence) -> None:
         """Give a sequence's decode the grammar of its constraint, if it has one.
 
-        Mutates: the decode, and the sequence while its grammar isn't ready.
+        Mutates: the decode, and the sequence while its grammar isn't ready, or until `arrived`
+            hands out one that could not be compiled.
         """
         decode = sequence.decode
         assert decode is not None, f"sequence {sequence.id} has no decode"
@@ -44,7 +45,7 @@ class Constraining:
         if constraint is None or self.grammars is None:
             return
         decode.grammar = self.grammars.begin(constraint, tuple(decode.output_ids))
-        if not decode.grammar.is_ready:
+        if not decode.grammar.is_ready or decode.problem:
             sequence.awaits_grammar = True
             self._waiting.append(sequence)
 
@@ -54,7 +55,10 @@ class Constraining:
         return any(_is_due(sequence) for sequence in self._waiting)
 
     def arrived(self) -> list[Sequence]:
-        """Return and forget the sequences whose grammar is ready, or no longer wanted."""
+        """Return and forget the sequences whose grammar is ready, or no longer wanted.
+
+        The caller fails a decode that has a `problem`: its constraint could not be compiled.
+        """
         due = [sequence for sequence in self._waiting if _is_due(sequence)]
         self._waiting = [sequence for sequence in self._waiting if sequence not in due]
         for sequence in due:

@@ -110,34 +110,37 @@ class LlguidanceGrammar:
             return (
                 str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             )
-        return first_line(self._settled().get_error())
+        return first_line(self._matcher.result().get_error())
 
     @property
     def is_over(self) -> bool:
         """Whether the text is whole, and nothing but its end may follow."""
         matcher = self._settled()
-        return bool(matcher.is_stopped()) and not matcher.is_error()
+        return matcher is not None and bool(matcher.is_stopped()) and not matcher.is_error()
 
     def write(self, token: int) -> None:
         """Note the next token of the text."""
-        self._settled().consume_token(token)
+        matcher = self._settled()
+        if matcher is not None:
+            matcher.consume_token(token)
 
     def forced(self) -> tuple[int, ...]:
         """Return tokens of the text that has to come next; () where there is a choice."""
         matcher = self._settled()
-        is_open = not (matcher.is_error() or matcher.is_stopped())
-        return tuple(matcher.compute_ff_tokens()) if is_open else ()
+        if matcher is None or matcher.is_error() or matcher.is_stopped():
+            return ()
+        return tuple(matcher.compute_ff_tokens())
 
     def masks(self, drafted: Sequence[int]) -> tuple["StepMask", ...]:
         """Begin to compute the mask of the next token, and of the one behind each drafted one."""
         self._last = self._thread.submit(self._bits, tuple(drafted))
         return tuple(StepMask(self._last, place, self._words) for place in range(1 + len(drafted)))
 
-    def _settled(self) -> "LLMatcher":
-        """Return the matcher once the thread doesn't use it."""
+    def _settled(self) -> "LLMatcher | None":
+        """Return the matcher once the thread doesn't use it; None: `problem` says why not."""
         if self._last is not None:
             self._last.exception()
-        return self._matcher.result()
+        return None if self._matcher.exception() is not None else self._matcher.result()
 
     def _bits(self, drafted: tuple[int, ...]) -> NDArray[np.uint32]:
         """Return the masks. Shapes: result [1 + drafted, words]."""

@@ -33,6 +33,8 @@ SCHEMA = {
     "additionalProperties": False,
 }
 JSON = Constraint.json_schema(SCHEMA)
+UNCLOSED = Constraint.regex("(a")
+CHEAP = {"call": 1.0, "decode_tokens": 1e-6, "prefill_tokens": 1e-6, "context_tokens": 0.0}
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +56,8 @@ def tokenizer_json(tmp_path_factory):
 class ConstrainedLane(Lane):
     """A lane that waits for its grammars as a host does."""
 
-    def __init__(self, tokenizer_json, **sizes):
-        grammars = LlguidanceGrammars(tokenizer_json, VOCABULARY, [EOS])
+    def __init__(self, tokenizer_json, *, grammars=None, **sizes):
+        grammars = grammars or LlguidanceGrammars(tokenizer_json, VOCABULARY, [EOS])
         more = {"decoder": TextDecoder(tokenizer_json), "pages": 64, "tokens": 64, **sizes}
         super().__init__(grammars=grammars, **more)
         self.woken = threading.Event()
@@ -78,6 +80,26 @@ class ConstrainedLane(Lane):
         self.decode(task, task - 1, constraint=constraint, **{"max_tokens": 120, **how})
         self.finish(task)
         return self.result(task)
+
+
+class FailedAtOnce:
+    """Grammars and each grammar of theirs: it is ready when it is begun, and has failed."""
+
+    is_ready, problem = True, "it can't be compiled"
+
+    def begin(self, constraint, written):
+        return self
+
+    def subscribe(self, wake):
+        pass
+
+    def forced(self):
+        raise AssertionError("a decode with a failed grammar was planned")
+
+
+def rows_of(lane):
+    """Return the rows of all steps that a lane has computed."""
+    return [row for batch in lane.worker.batches for row in batch.rows]
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +166,7 @@ def test_neither_drafts_nor_budget_nor_memory_change_a_text(tokenizer_json, lane
 
 
 def test_drafted_and_forced_tokens_are_taken_and_counted(tokenizer_json):
-    cheap = {"call": 1.0, "decode_tokens": 1e-6, "prefill_tokens": 1e-6, "context_tokens": 0.0}
-    lane = ConstrainedLane(tokenizer_json, prior_s=cheap)
+    lane = ConstrainedLane(tokenizer_json, prior_s=CHEAP)
     plain = lane.written(JSON, 2)
     steps = len(lane.worker.batches)
     assert plain.accepted == len(plain.token_ids) - steps > 20, "what is forced"
@@ -212,6 +233,46 @@ def test_what_a_grammar_can_not_follow_fails_its_request_alone(lane, numbers):
     assert end.is_input
     assert "lexer error: too many expressions constructed" in end.message
     assert lane.result(numbers + 3).token_ids == greedy(PROMPT, 12)
+
+
+def test_a_constraint_that_does_not_compile_fails_its_request_alone(tokenizer_json):
+    """A workflow that is written as it runs brings one that no check has seen."""
+    lane = ConstrainedLane(tokenizer_json, prior_s=CHEAP)
+    other = (*PROMPT, 20)
+    lane.prefill(1, PROMPT, has_rider=True)
+    lane.decode(2, 1, constraint=UNCLOSED)
+    lane.prefill(3, other, has_rider=True)
+    lane.decode(4, 3, max_tokens=40)
+    lane.finish(2, 4)
+    end = lane.end(2)
+    assert (type(end), end.is_input) == (Failed, True)
+    assert "constraint: regex: unclosed group" in end.message
+    assert lane.result(4).token_ids == greedy(other, 40)
+    assert sum(len(row.draws) for row in rows_of(lane)) == 40, "it has drawn nothing"
+    lane.engine.close()
+
+
+def test_a_grammar_that_has_failed_at_once_fails_its_decode_before_it_is_planned(tokenizer_json):
+    lane = ConstrainedLane(tokenizer_json, grammars=FailedAtOnce(), prior_s=CHEAP)
+    lane.prefill(1, PROMPT, has_rider=True)
+    lane.decode(2, 1, constraint=JSON)
+    lane.step()
+    assert lane.end(2).message == "constraint: it can't be compiled"
+    assert not any(row.draws for row in rows_of(lane))
+
+
+def test_a_grammar_that_did_not_compile_forces_and_takes_nothing(tokenizer_json):
+    grammars, woken = LlguidanceGrammars(tokenizer_json, VOCABULARY, [EOS]), threading.Event()
+    grammars.subscribe(woken.set)
+    grammar = grammars.begin(UNCLOSED, (20, 21))
+    assert woken.wait(30)
+    assert "unclosed group" in grammar.problem
+    grammar.write(22)
+    assert grammar.forced() == ()
+    assert not grammar.is_over
+    [mask] = grammar.masks(())
+    assert not mask.bits().any()
+    grammars.close()
 
 
 @pytest.mark.parametrize(
