@@ -4,6 +4,7 @@ import logging
 import math
 
 from heddle.core.commands import TURN_S, Admit, Cancel, Command, Steer
+from heddle.core.errors import Unreachable
 from heddle.core.frames import TERMINAL, Event, Failed, Frame
 from heddle.core.ports import SteppedEngine
 from heddle.hosts.live_tasks import LiveTasks
@@ -90,7 +91,8 @@ class GuardedEngine:
     def _refused(self, command: Command, error: Exception) -> Frame | None:
         if not isinstance(command, Admit):
             return None
-        failed = Failed(command.task.task_id, _words(error))
+        is_away = isinstance(error, Unreachable)
+        failed = Failed(command.task.task_id, _words(error), is_away=is_away)
         self._live.answered((failed,))
         return self._frame((failed,))
 
