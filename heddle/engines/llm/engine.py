@@ -337,7 +337,8 @@ class LlmEngine:
         if not sequence.prefill_open or sequence.has_pending or not is_in:
             return
         sequence.prefill_open = False
-        sequence.released = sequence.is_background  # no decode continues it
+        # No decode continues the background; another's lease may be over already.
+        sequence.released = sequence.released or sequence.is_background
         match sequence.purpose:
             case Asking() as asking:
                 self._background.keep_queries(sequence, asking)

@@ -127,6 +127,17 @@ def test_releasing_while_decoding_waits_for_the_decode():
     assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
 
 
+def test_a_lease_that_is_over_before_its_prompt_is_in_ends_with_the_prompt():
+    lane = Lane(tokens=4)
+    lane.prefill(1, PROMPT)
+    lane.step()
+    lane.engine.apply(Release(KvHandle("llm", 3, 1)))
+    lane.drain()
+    assert lane.result(1).tokens == len(PROMPT)
+    assert len(lane.engine.sequences) == 0
+    assert lane.engine.scheduler.kv_cache.ledger.held_count == 0
+
+
 def test_a_pending_segment_holds_the_prompt_back_until_it_is_filled():
     lane = Lane()
     lane.prefill(1, PROMPT, None, (30, 31))
