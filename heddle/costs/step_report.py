@@ -51,9 +51,14 @@ class StepReport:
         """Tell that a task has its result."""
         self.tell(Done(task_id, result))
 
-    def failed(self, task_id: int, message: str, *, is_input: bool = False) -> None:
-        """Tell that a task failed; `is_input`: what the caller sent was refused."""
-        self.tell(Failed(task_id, message, is_input))
+    def failed(
+        self, task_id: int, message: str, *, is_input: bool = False, is_away: bool = False
+    ) -> None:
+        """Tell that a task failed.
+
+        `is_input`: what the caller sent was refused; `is_away`: the corpus can't be reached.
+        """
+        self.tell(Failed(task_id, message, is_input, is_away=is_away))
 
     def cancelled(self, task_id: int) -> None:
         """Tell that a task was cancelled and holds nothing any more."""

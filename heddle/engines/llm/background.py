@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from heddle.core.errors import StorageError, Unreachable
 from heddle.core.payloads import AskPayload, PrimePayload, Segment
 from heddle.core.ports import Clock
 from heddle.core.results import Asked
@@ -84,7 +85,12 @@ class Background:
                 is_input=True,
             )
         else:
-            stored = self._primer.begin(sequence, payload.primed_with, self._clock.now_s())
+            try:
+                stored = self._primer.begin(sequence, payload.primed_with, self._clock.now_s())
+            except StorageError as error:
+                message, is_away = f"nothing is primed: {error}", isinstance(error, Unreachable)
+                self._report.failed(task.task_id, message, is_away=is_away)
+                return
             if stored is None:
                 self._sequences.add(sequence)
             else:

@@ -66,7 +66,11 @@ class Prompts:
             if self._fuser is None and payload.reuse.is_approximate:
                 sequence.fused = self._nothing_reused(payload.reuse)
         self._sequences.add(sequence)
-        self._read(sequence)
+        try:
+            self._read(sequence)
+        except BaseException:  # the host fails its task, so no command comes to end it
+            self._sequences.forget(sequence)
+            raise
 
     def amend(self, command: Amend) -> None:
         """Change a part of a prompt; a decode that has written tokens behind it fails."""

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 
 from heddle.core.call_order import CallOrder
+from heddle.core.errors import StorageError, Unreachable
 from heddle.core.payloads import Segment
 from heddle.core.ports import Clock
 from heddle.core.tasks import Task
@@ -115,8 +116,10 @@ class SequenceTable:
     def settle(self, sequence: Sequence) -> None:
         """Forget a sequence that no task and no lease wants; put any other into its place."""
         if sequence.released and sequence.decode is None and not sequence.prefill_open:
-            self._keep_chunks(sequence)
-            self.forget(sequence)
+            try:
+                self._keep_chunks(sequence)
+            finally:
+                self.forget(sequence)
         else:
             self._scheduler.settle(sequence)
 
@@ -177,8 +180,13 @@ class SequenceTable:
             sequence.decode = None
 
     def _keep_chunks(self, sequence: Sequence) -> None:
-        """Store the KV of the chunks that it has computed."""
+        """Store the KV of the chunks that it has computed; a priming that can't has failed."""
         if isinstance(sequence.purpose, Priming) and self._primer is not None:
-            self._primer.store(sequence, self._clock.now_s())
+            try:
+                self._primer.store(sequence, self._clock.now_s())
+            except StorageError as error:
+                message = f"the chunk's KV is not stored: {error}"
+                is_away = isinstance(error, Unreachable)
+                self._report.failed(sequence.id, message, is_away=is_away)
         elif self._fuser is not None:
             self._fuser.keep(sequence, self._clock)

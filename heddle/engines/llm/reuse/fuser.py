@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from heddle.core.errors import StorageError
 from heddle.core.gauges import CHUNK_KV_FUSED, CHUNK_KV_WHOLE
 from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import PrefillPayload
@@ -32,6 +33,7 @@ NO_QUESTION: Final = (
     "no stored chunk was used: nothing follows the prompt's last passage, so nothing asks about "
     "it; put the question behind the passages"
 )
+NOT_LOOKED_UP: Final = "no stored chunk was used: whether one is deleted can't be read"
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +74,10 @@ class ChunkCache(Protocol):
         ...
 
     def lookup(self, probes: Iterable[Probe], now_s: float) -> Found | None:
-        """Return the first entry that a probe meets."""
+        """Return the first entry that a probe meets.
+
+        Raises: StorageError: whether it is of a deleted chunk can't be found out.
+        """
         ...
 
     def predicted_load_s(self, found: Iterable[Found]) -> Sequence[float]:
@@ -93,7 +98,10 @@ class ChunkCache(Protocol):
         now_s: float,
         ended: Callable[[str | None], None] | None = None,
     ) -> bool:
-        """Store an entry; `ended` gets None once it is on disk, else the reason."""
+        """Store an entry; `ended` gets None once it is on disk, else the reason.
+
+        Raises: StorageError: as `lookup`; `ended` gets nothing.
+        """
         ...
 
     def keeps(self, record: ChunkRecord) -> bool:
@@ -202,9 +210,9 @@ class Fuser:
         """Look for stored KV; without any the prompt stays an ordinary one.
 
         It also does where fusing it is not predicted to pay. Where that is so with all stored,
-        nothing is looked up, and nothing kept of it either. A chunk is left on disk if loading it
-        takes longer than prefilling it once the engine has finished other requests' work. The
-        receipt says so.
+        nothing is looked up, and nothing kept of it either. So it is while the corpus can't say
+        which chunks are deleted. A chunk is left on disk if loading it takes longer than
+        prefilling it once the engine has finished other requests' work. The receipt says so.
         """
         self._begin(prompt, now_s, outlook)
         if prompt.load_id is not None:
@@ -228,7 +236,11 @@ class Fuser:
             _compute_whole(prompt, (), problem)
             return
         keys = self.keys_of(prompt.token_ids, prompt.salt, layout)
-        found = self.look_up(_probes(keys, layout, prompt.reuse), now_s)
+        try:
+            found = self.look_up(_probes(keys, layout, prompt.reuse), now_s)
+        except StorageError as error:
+            _reuse_nothing(prompt, layout, (f"{NOT_LOOKED_UP}: {error}",))
+            return
         if prompt.reuse.primed:
             prompt.unprimed = _unprimed(layout, found)
         ends_s = dict(zip(found, self._cache.predicted_load_s(found.values()), strict=True))
@@ -288,7 +300,10 @@ class Fuser:
         return key in self._cache
 
     def look_up(self, probes: Iterable[Iterable[Probe]], now_s: float) -> dict[int, Found]:
-        """Return what is stored of a prompt's first chunks, by their indices."""
+        """Return what is stored of a prompt's first chunks, by their indices.
+
+        Raises: StorageError: the corpus can't say which chunks are deleted.
+        """
         found = {}
         for index, wanted in enumerate(probes):
             one = self._cache.lookup(wanted, now_s)
@@ -361,11 +376,18 @@ class Fuser:
             self._cache.release(key)
 
     def keep(self, prompt: Prompt, clock: Clock) -> None:
-        """Store the KV of the chunks that a prompt has computed, for prompts to come."""
+        """Store the KV of the chunks that a prompt has computed, for prompts to come.
+
+        Nothing is stored while the corpus can't say which chunks are deleted.
+        """
         started_s, tokens = clock.now_s(), 0
         for capture in prompt.captures:
             if capture.stop <= prompt.num_computed_tokens:
-                self.store(prompt, capture, started_s)
+                try:
+                    self.store(prompt, capture, started_s)
+                except StorageError as error:
+                    log.info("prompt %d: its chunks' KV is not stored: %s", prompt.id, error)
+                    return
                 tokens += capture.stop - capture.start
         self.keeping.took(tokens, clock.now_s() - started_s)
 
@@ -380,7 +402,10 @@ class Fuser:
         now_s: float,
         ended: Callable[[str | None], None] | None = None,
     ) -> None:
-        """Store a chunk's KV; `ended` gets None once it is on disk, else the reason."""
+        """Store a chunk's KV; `ended` gets None once it is on disk, else the reason.
+
+        Raises: StorageError: the corpus can't say which chunks are deleted.
+        """
         record = capture.record
         if prompt.attention is not None:
             record = replace(record, attention=prompt.attention.of_chunk_at(capture.start))

@@ -46,6 +46,8 @@ class Primer:
         """Look for the neighbours' KV; return the result at once where the chunk's is stored.
 
         `primed_with` says which chunks the prompt's neighbours are.
+
+        Raises: StorageError: the corpus can't say which of them are deleted.
         """
         layout = layout_of(prompt.segments)
         assert layout is not None, "a priming prompt has no chunk"
@@ -70,11 +72,15 @@ class Primer:
         return None
 
     def store(self, prompt: Prompt, now_s: float) -> None:
-        """Have the KV of a prompt's chunk written, now that it is computed."""
+        """Have the KV of a prompt's chunk written, now that it is computed.
+
+        Raises: StorageError: the corpus can't say which chunks are deleted; `ended` has nothing
+            of this prompt.
+        """
         assert isinstance(prompt.purpose, Priming), "an ordinary prompt primes no chunk"
         [capture] = prompt.captures
-        self._storing[prompt.id] = prompt.purpose.primed
         self._fuser.store(prompt, capture, now_s, partial(self._end, prompt.id))
+        self._storing[prompt.id] = prompt.purpose.primed  # `ended` is of the same thread
 
     def ended(self) -> list[tuple[int, Primed, str | None]]:
         """Hand out the prompts whose KV is on disk, or else why it isn't."""

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
+from heddle.core.errors import ConfigError, StorageError, Unreachable
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.llm.reuse.corpus_chunk_store import CorpusChunkStore
+from heddle.engines.llm.reuse.deletion_log import REST_S
 from tests.unit.kv.test_chunk_store import Clock, entry_of, files_in, keys_of, settings
 
 
@@ -96,3 +98,113 @@ def test_what_was_deleted_while_it_was_computed_is_not_stored(corpus, opened):
     assert told == [None]
     assert store.stats().entries == 0
     assert store.put(entry_of(keys_of(999).canonical_record(0, 2)), 0.0), "no chunk of a corpus"
+
+
+class Hour:
+    """A clock that moves when a test moves it."""
+
+    time_s = 100.0
+
+    def now_s(self):
+        return self.time_s
+
+
+class FailingLog:
+    """A deletion log that raises while it has an `error`, after `blocks_s`."""
+
+    def __init__(self, clock):
+        self.clock, self.error, self.blocks_s = clock, None, 0.0
+        self.asked = 0
+        self.gone = []
+
+    def _answer(self, answer):
+        self.asked += 1
+        if self.error is not None:
+            self.clock.time_s += self.blocks_s
+            raise self.error
+        return answer
+
+    @property
+    def revision(self):
+        return self._answer(len(self.gone))
+
+    def deleted(self, after_revision):
+        return self._answer(np.array(self.gone[max(0, after_revision) :], np.int64))
+
+    def has_deleted(self, chunk_ids):
+        return self._answer(not set(self.gone).isdisjoint(chunk_ids))
+
+    def close(self):
+        pass
+
+
+@pytest.fixture
+def failing():
+    """A store with one chunk's KV, beside a log that can fail."""
+    clock = Hour()
+    deletions = FailingLog(clock)
+    store = CorpusChunkStore(settings(None), "m", clock, deletions)
+    assert store.put(entry_of(keys_of(7).canonical_record(0, 2)), clock.now_s())
+    assert look(store, 7, clock.now_s()) is not None
+    clock.time_s += 1
+    yield store, deletions, clock
+    store.close()
+
+
+def raised(store, clock):
+    """Return what a lookup raises, the same as storing does."""
+    with pytest.raises(StorageError) as looked:
+        look(store, 7, clock.now_s())
+    with pytest.raises(StorageError) as put:
+        store.put(entry_of(keys_of(8).canonical_record(0, 2)), clock.now_s())
+    assert (put.type, str(put.value)) == (looked.type, str(looked.value))
+    return looked.value
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Unreachable("the server is away"), Unreachable),
+        (StorageError("the disk refuses"), StorageError),
+        (ConfigError("the password is another"), StorageError),
+    ],
+)
+def test_a_corpus_that_can_not_be_read_is_asked_again_after_a_rest(failing, caplog, error, kind):
+    store, deletions, clock = failing
+    deletions.error, before = error, deletions.asked
+    with caplog.at_level("INFO"):
+        for _ in range(3):
+            found = raised(store, clock)
+            assert (type(found), str(found)) == (kind, str(error))
+        assert deletions.asked == before + 1
+        clock.time_s += REST_S
+        raised(store, clock)
+        assert deletions.asked == before + 2
+        deletions.error, deletions.gone = None, [9]
+        raised(store, clock)
+        clock.time_s += REST_S
+        assert look(store, 7, clock.now_s()) is not None
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"], "once a spell"
+
+
+def test_the_rest_is_long_where_the_failure_was(failing):
+    store, deletions, clock = failing
+    deletions.error, deletions.blocks_s = Unreachable("no answer"), 4.0
+    raised(store, clock)
+    before = deletions.asked
+    clock.time_s += 35.0
+    raised(store, clock)
+    assert deletions.asked == before
+    clock.time_s += 1.0
+    raised(store, clock)
+    assert deletions.asked == before + 1
+
+
+def test_what_was_deleted_while_the_corpus_was_away_is_not_found_when_it_is_back(failing):
+    store, deletions, clock = failing
+    deletions.error = Unreachable("the server is away")
+    raised(store, clock)
+    deletions.error, deletions.gone = None, [7]
+    raised(store, clock)
+    clock.time_s += REST_S
+    assert look(store, 7, clock.now_s()) is None
