@@ -213,15 +213,19 @@ class Dispatcher:
             request.receipt.degrade(DegradationKind.PIPELINE, note)
             self.forget_rows(request, run)
         run.payload = payload
+        self._leave_queues(request, run)  # another lane may be the best by now
         if run.rows_sent < payload.rows:
             self.requeue(request, run, now_s)
 
     def forget_rows(self, request: Request, run: PrimitiveRun) -> None:
         """Forget what was sent of a primitive, and what waits to be."""
         self.tasks.detach(request, run)
+        self._leave_queues(request, run)
+        run.start_over()
+
+    def _leave_queues(self, request: Request, run: PrimitiveRun) -> None:
         for lane in self.lanes.values():
             lane.scheduler.pending.pop((request.id, run.primitive.name), None)
-        run.start_over()
 
     def requeue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Let a primitive wait for an engine with the rows of its payload that were not sent."""
@@ -413,8 +417,7 @@ class Dispatcher:
         asking = request.runs.pop(prefill.plan.asking, None) if prefill.plan.asking else None
         if asking is None:
             return
-        for lane in self.lanes.values():
-            lane.scheduler.pending.pop((request.id, asking.primitive.name), None)
+        self._leave_queues(request, asking)
         self.tasks.detach(request, asking)
 
     def _send_pair(

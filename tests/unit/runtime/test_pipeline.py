@@ -18,7 +18,7 @@ from heddle.runtime.events import NodeFinished, NodeStarted
 from heddle.workflow.presets import multistep
 from heddle.workflow.ragraph import END, START, RAGraph
 from tests.helpers.degraded import kinds
-from tests.helpers.fake_ports import Bench, ManualClock, is_search
+from tests.helpers.fake_ports import EMBED, Bench, FakePort, ManualClock, is_search
 
 
 class Writing(Bench):
@@ -173,6 +173,32 @@ def test_rows_that_have_no_credit_wait():
         bench.cycle()
     assert bench.embedded == [("why who",), ("why when",), ("why where",)]
     assert passages_of(call) == passages_of(whole("who\nwhen\nwhere\n"))
+    bench.assert_idle()
+
+
+@pytest.mark.parametrize("items", [4, 5])
+@pytest.mark.parametrize("ends_first", [True, False])
+def test_each_row_goes_to_one_of_two_engines_once(items, ends_first):
+    second = FakePort("second", EMBED, 1)
+    bench = Writing(embedding=1, more=[second])
+    both = bench.embedding, second
+    for port in both:
+        port.holds = lambda task: True
+    call = bench.submit(bench.workflow)
+    lines = [f"item {number}" for number in range(items)]
+    for line in lines:
+        bench.write(f"{line}\n")
+    if ends_first:
+        bench.end()
+    for _ in lines:
+        for port in both:
+            port.answer_all()
+        bench.cycle()
+    if not ends_first:
+        bench.end()
+    sent = [text for port in both for task in port.tasks() for text in task.payload.texts]
+    assert sorted(sent) == [f"why {line}" for line in lines]
+    assert passages_of(call) == passages_of(whole(bench.text))
     bench.assert_idle()
 
 
