@@ -195,10 +195,8 @@ class Runtime:
         patience_s = self.limits.deadline_s if deadline_s is None else deadline_s
         if not patience_s > 0:
             raise InputError(f"deadline_s must be positive, got {patience_s}")
-        request_id = self.requests.next_id
-        run = None if caller is None else self._runs.joined(tenant, caller, request_id, now_s)
         request = Request(
-            id=request_id,
+            id=self.requests.next_id,
             workflow=workflow,
             scope=initial_scope(inputs),
             arrival_s=now_s,
@@ -212,24 +210,27 @@ class Runtime:
             cache_salt=tenant if cache_salt is None else cache_salt,
             inputs=inputs,
             caller=caller,
-            first_request=0 if run is None else run.first_request,
-            run_since_s=-1.0 if run is None else run.since_s,
             awaits_end_alone=awaits_end_alone,
         )
-        if caller is not None:
-            request.receipt.run, request.receipt.caller = caller.run, caller.node
-        may_draft = DraftAnswers().name not in self.planner.runner.disabled
-        if run is not None and may_draft and optimizations is not Optimizations.OFF:
-            request.run_texts = run.texts
         for slot, value in inputs.items():
             request.store.put(input_key(slot), value)
         self.requests.enter(request)
+        if caller is not None:  # of those let in: the id of one that is refused is another's
+            self._join_run(request, caller, now_s)
         if workflow.function is not None:
             self.requests.guard(request, now_s, self._functions.start, request, now_s)
         else:
             start = self._readiness.open_region
             self.requests.guard(request, now_s, start, request, workflow.entries, now_s)
         return request.id
+
+    def _join_run(self, request: Request, caller: Caller, now_s: float) -> None:
+        run = self._runs.joined(request.tenant, caller, request.id, now_s)
+        request.first_request, request.run_since_s = run.first_request, run.since_s
+        request.receipt.run, request.receipt.caller = caller.run, caller.node
+        may_draft = DraftAnswers().name not in self.planner.runner.disabled
+        if may_draft and request.optimizations is not Optimizations.OFF:
+            request.run_texts = run.texts
 
     def cancel(self, request_id: int, now_s: float) -> None:
         """Take a request back; unknown and ended ones are left alone."""

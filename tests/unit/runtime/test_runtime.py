@@ -14,7 +14,7 @@ from heddle.core.errors import (
 )
 from heddle.core.frames import Frame
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.tasks import Optimizations, Priority
+from heddle.core.tasks import Caller, Optimizations, Priority
 from heddle.passes.runner import PassRunner
 from heddle.runtime.admission import RuntimeLimits
 from heddle.runtime.dispatcher import UNREAD_TOKENS
@@ -392,6 +392,21 @@ class TestAdmission:
         bench.vector.answer_all()
         bench.cycle()
         bench.assert_idle()
+
+    def test_a_run_whose_first_call_is_refused_is_no_older_than_its_next(self, search):
+        bench = Bench(limits=RuntimeLimits(requests_max=1))
+        bench.vector.holds = lambda task: True
+        run = Caller("run-1")
+        bench.submit(search)
+        with pytest.raises(Busy):
+            bench.submit(search, caller=run)
+        for asked in ({"tenant": "other"}, {"caller": run}):
+            bench.vector.answer_all()
+            bench.cycle()
+            bench.submit(search, **asked)
+        asked_by = [task.identity for task in bench.vector.tasks()]
+        places = [(who.request_id, who.first_request) for who in asked_by]
+        assert places == [(1, 0), (2, 0), (3, 3)]
 
     def test_there_is_always_room_for_one_bulk_request(self, search):
         bench = Bench(limits=RuntimeLimits(requests_max=1, bulk_share=0.0))
