@@ -87,9 +87,11 @@ class EmbeddingService:
         priority: Priority,
         tenant: str,
         dimensions: int | None,
+        next_request: int,
     ) -> Future[Vectors]:
         """Start an embedding and return its future result; call it on the runtime's thread.
 
+        Where lanes serve the oldest request first, it is as old as the next one, `next_request`.
         Cancelling the future frees the task's place, on a lane and while it waits for one.
 
         Raises:
@@ -112,7 +114,12 @@ class EmbeddingService:
             if dimensions is not None:
                 self.directory.check_dims(dimensions)
             task_id = self.pool.submit(
-                payload, on_end, seconds_left=seconds_left, priority=priority, tenant=tenant
+                payload,
+                on_end,
+                seconds_left=seconds_left,
+                priority=priority,
+                tenant=tenant,
+                next_request=next_request,
             )
         except HeddleError as error:
             self.outcomes[outcome_of(error)] += 1

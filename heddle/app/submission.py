@@ -178,6 +178,7 @@ def admit_embedding(
         priority=asked.priority,
         tenant=asked.tenant,
         dimensions=asked.dimensions,
+        next_request=running.loop.runtime.requests.next_id,
     )
     running.loop.wake()
     return answer

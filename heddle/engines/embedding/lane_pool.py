@@ -100,8 +100,11 @@ class LanePool:
         seconds_left: float,
         priority: Priority = Priority.NORMAL,
         tenant: str = "",
+        next_request: int,
     ) -> int:
         """Embed texts, or refuse at once; returns the task's id, for `cancel`.
+
+        They are as old as the request that comes next, `next_request`.
 
         `on_end` hears the one terminal event, on the thread that reads the frames. Bulk tasks
         wait for room and are refused only when too many wait; what still waits when its time is
@@ -112,7 +115,9 @@ class LanePool:
             InputError: no lane could do it within the deadline.
         """
         task_id = next(self._own_ids)
-        identity = Identity(task_id, "embed", tenant=tenant, priority=priority)
+        identity = Identity(
+            task_id, "embed", tenant=tenant, priority=priority, first_request=next_request
+        )
         task = Task(task_id, PrimitiveKind.EMBEDDING, identity, payload, seconds_left)
         now_s = self.clock.now_s()
         ticket = self._ticket(task, payload, now_s)

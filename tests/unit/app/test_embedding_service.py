@@ -61,6 +61,7 @@ def ask(
         priority=Priority.BULK,
         tenant="t",
         dimensions=dimensions,
+        next_request=7,
     )
 
 
@@ -69,7 +70,8 @@ def test_what_is_asked_reaches_the_lanes_and_the_vectors_come_back() -> None:
     assert submit(pool).result().tokens == 7
     [(payload, settings)] = pool.calls
     assert payload.texts == ("a", "b")
-    assert settings == {"seconds_left": 1.0, "priority": Priority.BULK, "tenant": "t"}
+    asked = {"seconds_left": 1.0, "priority": Priority.BULK, "tenant": "t", "next_request": 7}
+    assert settings == asked
 
 
 def test_a_cancelled_future_gives_the_place_back_and_ignores_the_answer() -> None:

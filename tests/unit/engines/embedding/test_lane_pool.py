@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder, FirstServed
 from heddle.core.commands import Admit, Cancel, Steer
 from heddle.core.credits import Credits
 from heddle.core.errors import Busy, InputError
@@ -20,7 +21,7 @@ from heddle.costs.late_guard import LateGuard
 from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.embedding import queue_manager
 from heddle.engines.embedding.engine import EmbeddingEngine
-from heddle.engines.embedding.lane_pool import LanePool
+from heddle.engines.embedding.lane_pool import LanePool, OnEnd
 from heddle.engines.embedding.lane_queue import LaneQueue
 from heddle.engines.embedding.queue_manager import QueueManager
 from heddle.engines.embedding.token_estimate import TokenEstimate
@@ -35,12 +36,12 @@ LANES_TAKE = 6  # bulk tasks of as many, two steps and what is begun on each lan
 
 
 class Rig:
-    def __init__(self, limits: BatchLimits = LIMITS) -> None:
+    def __init__(self, limits: BatchLimits = LIMITS, order: CallOrder = SHORTEST_FIRST) -> None:
         self.clock = Time()
         self.hosts = []
         for name, cost in COSTS.items():
             worker = ExactWorker(cost)
-            engine = EmbeddingEngine(name, 1, worker, worker.clock, limits=limits)
+            engine = EmbeddingEngine(name, 1, worker, worker.clock, limits=limits, order=order)
             self.hosts.append(InlineHost(engine, 512, self.clock))
         queues = [
             LaneQueue(n, LaneCost(n, c), 512, 512, guard=LateGuard(1.0)) for n, c in COSTS.items()
@@ -61,6 +62,23 @@ class Rig:
 
     def wake(self) -> None:
         self.woken += 1
+
+    def submit(
+        self,
+        payload: EmbedPayload,
+        on_end: OnEnd,
+        *,
+        seconds_left: float,
+        priority: Priority = Priority.NORMAL,
+        next_request: int = 1,
+    ) -> int:
+        return self.pool.submit(
+            payload,
+            on_end,
+            seconds_left=seconds_left,
+            priority=priority,
+            next_request=next_request,
+        )
 
     def run(self) -> list[Event]:
         """Step all lanes until nothing is left; return what the runtime was told."""
@@ -121,12 +139,30 @@ def test_both_lanes_work(rig: Rig) -> None:
     assert all(rig.pool.tasks_by_lane.values())
 
 
+def test_by_request_what_is_submitted_is_as_old_as_the_next_request() -> None:
+    rig = Rig(BatchLimits(512, 1, 256), CallOrder(FirstServed.REQUEST))
+    rig.down.add("slow")
+    ended: list[int] = []
+    rig.admit(4, texts=1)
+    for next_request in (5, 5, 7):
+        rig.submit(
+            EmbedPayload((TEXT,)),
+            lambda event: ended.append(event.task_id),
+            seconds_left=600,
+            next_request=next_request,
+        )
+    rig.admit(6, texts=1)
+    while any([host.step_once(rig.clock.time_s) for host in rig.hosts]):
+        ended += [event.task_id for event in rig.told()]
+    assert ended == [4, -1, -2, 6, -3]
+
+
 def test_what_is_submitted_is_refused_at_once_and_the_others_are_answered(rig: Rig) -> None:
     ended: list[Event] = []
     waits_s: list[float] = []
     for _ in range(200):
         try:
-            rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=0.5)
+            rig.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=0.5)
         except Busy as busy:
             waits_s.append(busy.wait_s)
     assert len(waits_s) > 100
@@ -171,7 +207,7 @@ def test_cancelling_a_held_task_and_a_sent_one(rig: Rig) -> None:
 def test_bulk_waits_while_lanes_have_queries(rig: Rig) -> None:
     ended: list[Event] = []
     for _ in range(40):
-        rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=2.0)
+        rig.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=2.0)
     rig.admit(1, texts=4, priority=Priority.BULK)
     assert rig.manager.held == 1
     assert [event.task_id for event in rig.run()] == [1]
@@ -181,7 +217,7 @@ def test_bulk_waits_while_lanes_have_queries(rig: Rig) -> None:
 def test_a_lane_that_is_down_gets_nothing_and_with_none_up_all_wait_for_one(rig: Rig) -> None:
     rig.down = {"fast"}
     ended: list[Event] = []
-    rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=1.0)
+    rig.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=1.0)
     assert [lane.queries for lane in rig.manager.lanes] == [0, 1]
     rig.down = {"fast", "slow"}
     rig.admit(1, texts=1)
@@ -221,8 +257,8 @@ def test_steering_reaches_the_lanes_and_unknown_tasks_are_ignored(rig: Rig) -> N
 
 def test_closing_fails_what_was_submitted(rig: Rig) -> None:
     ended: list[Event] = []
-    rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=5.0)
-    rig.pool.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=5.0, priority=Priority.BULK)
+    rig.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=5.0)
+    rig.submit(EmbedPayload((TEXT,)), ended.append, seconds_left=5.0, priority=Priority.BULK)
     rig.admit(1, texts=1)
     rig.pool.close()
     assert [type(event) for event in ended] == [Failed, Failed]
@@ -247,7 +283,7 @@ def test_what_waited_here_has_less_time_left_on_its_lane(rig: Rig) -> None:
 
 def test_what_a_lanes_memory_allows_a_step_gets_into_the_books() -> None:
     rig = Rig(BatchLimits(tokens_max=200))
-    rig.pool.submit(EmbedPayload((TEXT,)), lambda event: None, seconds_left=1.0)
+    rig.submit(EmbedPayload((TEXT,)), lambda event: None, seconds_left=1.0)
     rig.run()
     fast, slow = rig.manager.lanes
     assert (fast.batch_tokens_max, fast.step_tokens) == (200, 200)
@@ -260,11 +296,11 @@ def many(count: int) -> EmbedPayload:
 
 def test_a_task_of_many_texts_is_answered_whole_and_in_order(rig: Rig) -> None:
     ended: list[Event] = []
-    rig.pool.submit(many(300), ended.append, seconds_left=600, priority=Priority.BULK)
+    rig.submit(many(300), ended.append, seconds_left=600, priority=Priority.BULK)
     alone: list[Event] = []
     rig.run()
     for text in many(300).texts[:3]:
-        rig.pool.submit(EmbedPayload((text,)), alone.append, seconds_left=600)
+        rig.submit(EmbedPayload((text,)), alone.append, seconds_left=600)
     rig.run()
     [whole] = ended
     assert isinstance(whole, Done)
@@ -302,7 +338,7 @@ def test_a_task_in_parts_is_cancelled_whole(rig: Rig, ended_by: str) -> None:
         rig.pool.send(Cancel(1))
         ended = rig.told()
     else:
-        task_id = rig.pool.submit(many(500), ended.append, seconds_left=600)
+        task_id = rig.submit(many(500), ended.append, seconds_left=600)
         rig.pool.cancel(task_id)
     rig.run()
     assert [type(event) for event in ended] == [Cancelled]
@@ -311,14 +347,14 @@ def test_a_task_in_parts_is_cancelled_whole(rig: Rig, ended_by: str) -> None:
 
 def test_a_task_in_parts_is_refused_whole(rig: Rig) -> None:
     with pytest.raises((Busy, InputError)):
-        rig.pool.submit(many(500), lambda event: None, seconds_left=0.1)
+        rig.submit(many(500), lambda event: None, seconds_left=0.1)
     rig.run()
     assert rig.is_idle
 
 
 def test_a_closed_pool_fails_a_task_in_parts_once(rig: Rig) -> None:
     ended: list[Event] = []
-    rig.pool.submit(many(500), ended.append, seconds_left=600)
+    rig.submit(many(500), ended.append, seconds_left=600)
     rig.pool.close()
     assert [type(event) for event in ended] == [Failed]
 
@@ -334,7 +370,7 @@ def test_too_many_waiting_tasks_fail_one_in_parts(
 ) -> None:
     monkeypatch.setattr(queue_manager, "HELD_MAX", 1)
     ended: list[Event] = []
-    rig.pool.submit(many(500), ended.append, seconds_left=600, priority=Priority.BULK)
+    rig.submit(many(500), ended.append, seconds_left=600, priority=Priority.BULK)
     [failed] = ended
     assert isinstance(failed, Failed)
     assert "wait for a lane" in failed.message
@@ -347,7 +383,7 @@ def test_what_waits_longer_than_its_time_ends(rig: Rig, texts: int) -> None:
     for task_id in range(1, LANES_TAKE + 1):
         rig.admit(task_id, texts=STEP_TEXTS, priority=Priority.BULK)
     ended: list[Event] = []
-    rig.pool.submit(many(texts), ended.append, seconds_left=5.0, priority=Priority.BULK)
+    rig.submit(many(texts), ended.append, seconds_left=5.0, priority=Priority.BULK)
     rig.clock.time_s = 5.0
     rig.told()
     assert ended == []
