@@ -97,6 +97,15 @@ class Spread(Protocol):
         ...
 
 
+@runtime_checkable
+class Placing(Protocol):
+    """An engine's port over several lanes, of which each keeps its own KV."""
+
+    def lane_of(self, task_id: int) -> str:
+        """Return the name of the lane that a task was sent to; it hasn't ended yet."""
+        ...
+
+
 class SteppedEngine(Protocol):
     """What a lane's own loop drives. (docs/design/architecture.md)
 

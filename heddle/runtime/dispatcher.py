@@ -27,7 +27,14 @@ from heddle.costs.win_rate import WinRates
 from heddle.graph.primitive import DecodeConfig, Primitive
 from heddle.runtime.batching import Pending, Take
 from heddle.runtime.events import TokenDelta
-from heddle.runtime.guess import end_guess, may_guess, readers_of, takes_stored_kv
+from heddle.runtime.guess import (
+    lane_of,
+    may_guess,
+    readers_of,
+    settle_guess,
+    stop_guess,
+    takes_stored_kv,
+)
 from heddle.runtime.lane import Lane
 from heddle.runtime.long_prompts import LongPrompt, LongPrompts
 from heddle.runtime.object_store import ObjectStore
@@ -203,8 +210,11 @@ class Dispatcher:
     def end_guess(
         self, request: Request, prefill: PrimitiveRun, now_s: float, *, is_adopted: bool
     ) -> None:
-        """End what was computed ahead for a prefill, if anything was; see `guess.end_guess`."""
-        end_guess(self.tasks, self.win_rates, request, prefill, now_s, is_adopted=is_adopted)
+        """End what was computed ahead for a prefill, if anything was; `is_adopted`: it served."""
+        guess = stop_guess(self.tasks, request, prefill)
+        if guess is not None:
+            rates = self.win_rates
+            settle_guess(rates, request, prefill, guess, now_s, is_found=is_adopted)
 
     def _go_on(self, request: Request, run: PrimitiveRun, payload: Payload, now_s: float) -> None:
         """Queue the rows that are new, or all where those that were sent are others now."""
@@ -213,19 +223,15 @@ class Dispatcher:
             request.receipt.degrade(DegradationKind.PIPELINE, note)
             self.forget_rows(request, run)
         run.payload = payload
-        self._leave_queues(request, run)  # another lane may be the best by now
+        _leave_queues(self.lanes, request, run)  # another lane may be the best by now
         if run.rows_sent < payload.rows:
             self.requeue(request, run, now_s)
 
     def forget_rows(self, request: Request, run: PrimitiveRun) -> None:
         """Forget what was sent of a primitive, and what waits to be."""
         self.tasks.detach(request, run)
-        self._leave_queues(request, run)
+        _leave_queues(self.lanes, request, run)
         run.start_over()
-
-    def _leave_queues(self, request: Request, run: PrimitiveRun) -> None:
-        for lane in self.lanes.values():
-            lane.scheduler.pending.pop((request.id, run.primitive.name), None)
 
     def requeue(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Let a primitive wait for an engine with the rows of its payload that were not sent."""
@@ -417,7 +423,7 @@ class Dispatcher:
         asking = request.runs.pop(prefill.plan.asking, None) if prefill.plan.asking else None
         if asking is None:
             return
-        self._leave_queues(request, asking)
+        _leave_queues(self.lanes, request, asking)
         self.tasks.detach(request, asking)
 
     def _send_pair(
@@ -432,17 +438,21 @@ class Dispatcher:
         prompt = prefill.payload
         assert isinstance(prompt, PrefillPayload), "a prefill is sent without a prompt"
         self._end_asking(request, prefill)
-        guess = prefill.guess
+        guess = stop_guess(self.tasks, request, prefill)
         prompt = replace(prompt, has_rider=True, load_id=prefill.load_id)
         ahead = None if guess is None else guess.text_for(prompt.token_ids)
+        is_shown = False
         if ahead is not None and not decode.written:
-            self._show(request, decode, ahead)
+            _show(request, decode, ahead)
+            is_shown = bool(ahead.token_ids)
         if decode.written:
             prompt = replace(prompt, segments=(*prompt.segments, Segment(decode.written)))
-        is_adopted = guess is not None and guess.serves(prompt.token_ids, lane.port)
-        self.end_guess(request, prefill, now_s, is_adopted=is_adopted)
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         prefill_id = self.tasks.send(lane, request, prefill, prompt, now_s=now_s)
+        if guess is not None:  # the lane is known now
+            is_found = guess.serves(prompt.token_ids, lane.port, lane_of(lane.port, prefill_id))
+            how = {"is_found": is_found, "is_shown": is_shown}
+            settle_guess(self.win_rates, request, prefill, guess, now_s, **how)
         continues = resumes = len(decode.written)
         if config.written is not None:
             continues += len(generated(request.store, config.written).token_ids)
@@ -464,11 +474,17 @@ class Dispatcher:
         )
         self.tasks.lease(prefill_id, decode_id)
 
-    def _show(self, request: Request, decode: PrimitiveRun, ahead: TextAhead) -> None:
-        """Show what was written behind a guess that has won; the decode goes on behind it."""
-        decode.written = tuple(ahead.token_ids)
-        if ahead.text:
-            request.sink(TokenDelta(decode.primitive.node, ahead.text))
+
+def _leave_queues(lanes: Mapping[str, Lane], request: Request, run: PrimitiveRun) -> None:
+    for lane in lanes.values():
+        lane.scheduler.pending.pop((request.id, run.primitive.name), None)
+
+
+def _show(request: Request, decode: PrimitiveRun, ahead: TextAhead) -> None:
+    """Show what was written behind a guess that has won; the decode goes on behind it."""
+    decode.written = tuple(ahead.token_ids)
+    if ahead.text:
+        request.sink(TokenDelta(decode.primitive.node, ahead.text))
 
 
 def _whole_text(prefill: PrimitiveRun) -> Guess | None:

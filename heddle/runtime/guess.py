@@ -6,6 +6,7 @@ from typing import NamedTuple
 from heddle.core.commands import Cancel
 from heddle.core.degradation import DegradationKind
 from heddle.core.frames import Done, Event, Failed, Progress
+from heddle.core.ports import EnginePort, Placing
 from heddle.core.results import Generated, Prefilled
 from heddle.core.tasks import Optimizations
 from heddle.costs.win_rate import WinRates
@@ -90,25 +91,22 @@ def note_ahead(run: PrimitiveRun, event: Event) -> None:
                 guess.ahead.result = result
 
 
-def end_guess(
-    tasks: TaskTable,
-    rates: WinRates,
-    request: Request,
-    prefill: PrimitiveRun,
-    now_s: float,
-    *,
-    is_adopted: bool,
-) -> None:
-    """End what was computed ahead for a prefill, if anything was; `is_adopted`: it served.
+def lane_of(port: EnginePort, task_id: int) -> str:
+    """Return the lane of a task that was just sent: where its engine has several, one of these."""
+    return port.lane_of(task_id) if isinstance(port, Placing) else port.name
+
+
+def stop_guess(tasks: TaskTable, request: Request, prefill: PrimitiveRun) -> Guess | None:
+    """Stop what is computed ahead for a prefill, and return it; None = nothing was.
 
     There is nothing to hand over: what was computed is in the lane's prefix index, for this prompt
     and any other that begins alike.
 
-    Mutates: the guess is gone, it stands in the receipt, and its outcome is counted.
+    Mutates: the guess is gone from its runs.
     """
     guess, prefill.guess = prefill.guess, None
     if guess is None:
-        return
+        return None
     decode = request.runs.get(prefill.plan.rider or "")
     if decode is not None:
         decode.guess = None
@@ -116,6 +114,24 @@ def end_guess(
         task = tasks.open.get(task_id)
         if task is not None:
             task.lane.port.send(Cancel(task_id))
+    return guess
+
+
+def settle_guess(
+    rates: WinRates,
+    request: Request,
+    prefill: PrimitiveRun,
+    guess: Guess,
+    now_s: float,
+    *,
+    is_found: bool,
+    is_shown: bool = False,
+) -> None:
+    """Note how a guess has ended: its prompt goes on from there, or its text was shown.
+
+    Mutates: it stands in the receipt, and its outcome is counted.
+    """
+    is_adopted = is_found or is_shown
     if guess.problem:
         note = f"{prefill.primitive.name} was not computed ahead: {guess.problem}"
         request.receipt.degrade(DegradationKind.SPECULATION, note)
@@ -134,7 +150,8 @@ def end_guess(
             is_adopted,
             len(guess.token_ids),
             guess.tokens_written,
-            0 if is_adopted else _tokens_computed(guess) + guess.tokens_written,
+            (0 if is_found else _tokens_computed(guess))
+            + (0 if is_adopted else guess.tokens_written),
         )
     )
 

@@ -47,7 +47,8 @@ class TextAhead:
 class Guess:
     """A prompt, or its first part, that was sent for a prefill which still waits for its search.
 
-    It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`. `probability` and
+    It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`, where it went to
+    `lane`. `probability` and
     `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't. `prefilled` is
     the engine's answer, `ahead` the decode that follows, where there is one.
     """
@@ -57,6 +58,7 @@ class Guess:
     token_ids: tuple[int, ...]
     engine: str
     epoch: int
+    lane: str
     probability: float
     gain_s: float
     sent_s: float
@@ -76,15 +78,15 @@ class Guess:
             return None
         return ahead
 
-    def serves(self, token_ids: tuple[int, ...], port: EnginePort) -> bool:
-        """Whether a prompt of the same request finds there what was computed ahead of it.
+    def serves(self, token_ids: tuple[int, ...], port: EnginePort, lane: str) -> bool:
+        """Whether a prompt of the same request finds on a lane what was computed ahead of it.
 
-        The tenant and how chunk KV is used are the request's, so they don't change; each engine
+        The tenant and how chunk KV is used are the request's, so they don't change; each lane
         has a prefix index of its own, which a restart empties.
         """
-        where = self.engine, self.epoch
+        where = self.engine, self.epoch, self.lane
         is_begun = token_ids[: len(self.token_ids)] == self.token_ids
-        return not self.problem and is_begun and where == (port.name, port.epoch)
+        return not self.problem and is_begun and where == (port.name, port.epoch, lane)
 
 
 @dataclass(frozen=True, slots=True)

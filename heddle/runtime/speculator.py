@@ -17,7 +17,7 @@ from heddle.graph.primitive import CollectConfig, DecodeConfig, SearchConfig
 from heddle.passes.cycle_view import Prefetch, Provisional, Speculate, SpeculateDecode
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.folding import first_passages, passages_so_far
-from heddle.runtime.guess import guess_kind, readers_of, takes_stored_kv
+from heddle.runtime.guess import guess_kind, lane_of, readers_of, takes_stored_kv
 from heddle.runtime.lane import Lane
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.repeats import draft_of
@@ -235,6 +235,7 @@ class Speculator:
             prompt.token_ids,
             port.name,
             port.epoch,
+            lane_of(port, task_id),
             edit.provisional.probability,
             edit.gain_s,
             now_s,

@@ -72,6 +72,20 @@ def test_the_prompt_is_computed_while_the_search_runs(oneshot):
     assert len([s for s in answer.receipt.spans if s.name == "answer.prefilling@0"]) == 1
 
 
+@pytest.mark.parametrize("lane", ["one", "two"])
+def test_a_guess_on_another_lane_than_its_prompt_has_lost(oneshot, lane):
+    bench = Searching()
+    sent = bench.llm.sent
+    bench.llm.lane_of = lambda task_id: "one" if is_guess(sent(Admit)[-1].task) else lane
+    call = bench.submit(oneshot)
+    bench.look()
+    (guess,) = bench.guesses()
+    (told,) = bench.ended(call).receipt.speculations
+    computed = len(guess.payload.token_ids) - 4  # the fake engine says that it reused as many
+    expected = (True, 0) if lane == "one" else (False, computed)
+    assert (told.is_adopted, told.tokens_wasted) == expected
+
+
 def test_searches_are_not_looked_at_while_no_guess_would_pay(oneshot):
     bench = Searching()
     bench.ended(bench.submit(oneshot))
@@ -500,6 +514,22 @@ def test_what_is_written_so_far_streams_at_once_and_the_decode_goes_on_behind_it
     bench.cycle()
     assert (call.answer.text, deltas(call)) == ("hello", "hello")
     bench.assert_idle()
+
+
+def test_a_text_that_is_shown_has_won_though_its_prompt_is_computed_again(oneshot):
+    bench = Searching(writes=True)
+    bench.llm.lane_of = lambda task_id: f"lane {task_id}"
+    bench.llm.holds = is_ahead
+    call = bench.submit(oneshot)
+    bench.look()
+    (guess,), (ahead,) = bench.guesses(), decodes(bench)
+    bench.llm.answer(guess.task_id)
+    bench.llm.post(Progress(ahead.task_id, (104,), "he"))
+    bench.cycle()
+    bench.llm.holds = lambda task: False
+    (told,) = bench.ended(call).receipt.speculations
+    assert (told.is_adopted, told.tokens_written) == (True, 1)
+    assert told.tokens_wasted == len(guess.payload.token_ids) - 4
 
 
 def test_a_decode_ahead_that_fails_is_noted_and_costs_nothing_else(oneshot):

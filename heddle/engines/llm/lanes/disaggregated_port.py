@@ -127,6 +127,10 @@ class DisaggregatedPort:
         held = self._held()
         return {lane.port.name: held[n] for n, lane in enumerate(self.lanes)}
 
+    def lane_of(self, task_id: int) -> str:
+        """Return the name of the lane that a prompt was sent to; it hasn't ended yet."""
+        return self.lanes[self._tasks[task_id].lane].port.name
+
     def send(self, command: Command) -> None:
         """Pass a command on to the lane that it concerns; never blocks."""
         match command:

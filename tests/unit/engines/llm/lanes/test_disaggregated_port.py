@@ -107,6 +107,16 @@ class Lanes:
         return end.result
 
 
+def test_it_says_where_a_prompt_went():
+    lanes = Lanes("both,both")
+    prefills = [lanes.generate(range(n, n + 8), request=n)[0] for n in (1, 2)]
+    for prefill in prefills:
+        (port,) = [p for p in lanes.ports if p.name == lanes.port.lane_of(prefill)]
+        assert prefill in port.sent(PrefillPayload)
+    assert len(set(map(lanes.port.lane_of, prefills))) == 2
+    lanes.drain()
+
+
 def test_a_prompt_is_prefilled_here_and_decoded_there():
     lanes = Lanes()
     prefill, decode = lanes.generate(max_tokens=6)
