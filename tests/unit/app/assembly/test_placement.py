@@ -98,7 +98,7 @@ def test_weights_are_packed_only_where_that_takes_nothing_from_anything_else():
 
 def test_kv_bytes_are_as_asked_for_or_refused():
     assert plan_placement(machine(4), Demand(GIB, 0, 0), 5 * GIB).kv_bytes == 5 * GIB
-    with pytest.raises(ConfigError, match=r"KV 13,312 MiB.*lower kv_bytes"):
+    with pytest.raises(ConfigError, match=r"KV 13,312 MiB.*lower kv_cache_bytes"):
         plan_placement(machine(4), Demand(GIB, 0, 0), 13 * GIB)
 
 
