@@ -97,18 +97,24 @@ class Scenario:
     nlist: int = 12
     speculates: bool = False
     has_owners: bool = False
+    has_second_embedder: bool = False
     requests_kept: frozenset[int] | None = None
     strikes: frozenset[Strike] | None = None
 
     def lanes(self, disk: Disk) -> tuple[SimulatedLane, ...]:
-        """Return the three lanes: small enough that slots, pages and credits run out.
+        """Return three or four lanes: small enough that slots, pages and credits run out.
 
-        The vector lane of any epoch writes to `disk`.
+        The vector lane of any epoch writes to `disk`. Two that embed have one credit each, so
+        that rows wait.
         """
+        build_embedding = partial(_build_embedding, self.order)
+        credits = 1 if self.has_second_embedder else 6
+        second = [("embedding-2", build_embedding, credits)] if self.has_second_embedder else []
         return tuple(
             SimulatedLane(name, build, credits_total, self.latency_s, self.rates, self.strikes)
             for name, build, credits_total in (
-                ("embedding", partial(_build_embedding, self.order), 6),
+                ("embedding", build_embedding, credits),
+                *second,
                 ("vector", partial(self._build_vector, disk), 3),
                 ("llm", partial(_build_llm, self.order), 12),
             )
@@ -204,6 +210,7 @@ def random_scenario(seed: int) -> Scenario:
         has_owners=draws.random() < 0.5,
         disabled=_random_passes(draws),
         speculates=draws.random() < 0.5,
+        has_second_embedder=draws.random() < 0.25,
     )
 
 
@@ -230,6 +237,7 @@ def undisturbed(scenario: Scenario) -> Scenario:
         disabled=frozenset({"split_substages"}),
         substage_budget_s=float("inf"),
         speculates=False,
+        has_second_embedder=False,
         requests_max=1_000,
         shares=replace(scenario.shares, tight_deadline=0.0, cancelled=0.0, unoptimized=1.0),
     )
