@@ -10,6 +10,7 @@ from typing import Final
 import psutil
 
 SHARED: Final = Path("/dev/shm")
+DATABASES: Final = "PostgreSQL."  # which tests beside it may start and stop
 MEMFD: Final = "/memfd:"
 PSS: Final = "Pss:"
 KIB: Final = 1024
@@ -71,8 +72,10 @@ def memfd_mappings(maps: str) -> int:
 
 
 def named_blocks(folder: Path = SHARED) -> frozenset[str]:
-    """Return the names of shared memory that outlives its process."""
-    return frozenset(path.name for path in folder.iterdir()) if folder.is_dir() else frozenset()
+    """Return the names of shared memory that outlives its process, but for other programs' own."""
+    if not folder.is_dir():
+        return frozenset()
+    return frozenset(path.name for path in folder.iterdir() if not path.name.startswith(DATABASES))
 
 
 def _descriptors(process: Path) -> Iterator[str]:

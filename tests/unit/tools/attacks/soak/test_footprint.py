@@ -28,6 +28,7 @@ def test_mappings_of_nameless_memory_are_counted() -> None:
 
 def test_named_blocks_are_files_and_a_machine_may_have_none(tmp_path: Path) -> None:
     (tmp_path / "block").touch()
+    (tmp_path / "PostgreSQL.7").touch()
     assert named_blocks(tmp_path) == {"block"}
     assert named_blocks(tmp_path / "none") == frozenset()
 
