@@ -334,7 +334,12 @@ def _serve_live(
         text = WORD * max(1, query.tokens - 2)
         try:
             left_s = due_s + query.slo_s - live.clock.now_s()
-            pool.submit(EmbedPayload((text,)), ended(due_s + query.slo_s), seconds_left=left_s)
+            pool.submit(
+                EmbedPayload((text,)),
+                ended(due_s + query.slo_s),
+                seconds_left=left_s,
+                next_request=1,
+            )
             open_queries += 1
         except (Busy, InputError):
             tally.busy += 1

@@ -283,7 +283,7 @@ def _embedded(
         text = WORD * max(1, query.tokens - 2)
         left_s = due_s + query.slo_s - clock.now_s()
         try:
-            pool.submit(EmbedPayload((text,)), ended(due_s), seconds_left=left_s)
+            pool.submit(EmbedPayload((text,)), ended(due_s), seconds_left=left_s, next_request=1)
             open_queries += 1
         except (Busy, InputError):
             tally.busy += 1

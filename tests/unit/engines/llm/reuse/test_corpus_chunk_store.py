@@ -172,7 +172,7 @@ def raised(store, clock):
 def test_a_corpus_that_can_not_be_read_is_asked_again_after_a_rest(failing, caplog, error, kind):
     store, deletions, clock = failing
     deletions.error, before = error, deletions.asked
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", logger="heddle"):
         for _ in range(3):
             found = raised(store, clock)
             assert (type(found), str(found)) == (kind, str(error))
