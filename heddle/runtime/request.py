@@ -47,10 +47,10 @@ class TextAhead:
 class Guess:
     """A prompt, or its first part, that was sent for a prefill which still waits for its search.
 
-    It shows `chunk_ids`, found by then, and was sent to `engine` in its `epoch`, where it went to
-    `lane`. `probability` and
-    `gain_s` are what was predicted; `problem` says why it failed, "" = it hasn't. `prefilled` is
-    the engine's answer, `ahead` the decode that follows, where there is one.
+    It shows the passages that were found by then, `chunk_ids`. `engine`, `epoch` and `lane` say
+    where it was computed. `probability` and `gain_s` are what was predicted; `problem` says why it
+    failed, "" = it hasn't. `prefilled` is the engine's answer, `ahead` the decode that follows,
+    where there is one.
     """
 
     task_id: int
