@@ -1,6 +1,7 @@
 """Two lanes as one engine: one terminal event a task, refused at once or not at all."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from heddle.costs.late_guard import LateGuard
 from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.embedding import queue_manager
 from heddle.engines.embedding.engine import EmbeddingEngine
-from heddle.engines.embedding.lane_pool import LanePool, OnEnd
+from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.lane_queue import LaneQueue
 from heddle.engines.embedding.queue_manager import QueueManager
 from heddle.engines.embedding.token_estimate import TokenEstimate
@@ -59,26 +60,10 @@ class Rig:
             credits=Credits(1024),
         )
         self.pool.subscribe(self.wake)
+        self.submit = partial(self.pool.submit, next_request=1)
 
     def wake(self) -> None:
         self.woken += 1
-
-    def submit(
-        self,
-        payload: EmbedPayload,
-        on_end: OnEnd,
-        *,
-        seconds_left: float,
-        priority: Priority = Priority.NORMAL,
-        next_request: int = 1,
-    ) -> int:
-        return self.pool.submit(
-            payload,
-            on_end,
-            seconds_left=seconds_left,
-            priority=priority,
-            next_request=next_request,
-        )
 
     def run(self) -> list[Event]:
         """Step all lanes until nothing is left; return what the runtime was told."""

@@ -10,6 +10,7 @@ from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
 from heddle.engines.llm.reuse.corpus_chunk_store import CorpusChunkStore
 from heddle.engines.llm.reuse.deletion_log import REST_S
+from tests.helpers.fake_ports import ManualClock
 from tests.unit.kv.test_chunk_store import Clock, entry_of, files_in, keys_of, settings
 
 
@@ -100,15 +101,6 @@ def test_what_was_deleted_while_it_was_computed_is_not_stored(corpus, opened):
     assert store.put(entry_of(keys_of(999).canonical_record(0, 2)), 0.0), "no chunk of a corpus"
 
 
-class Hour:
-    """A clock that moves when a test moves it."""
-
-    time_s = 100.0
-
-    def now_s(self):
-        return self.time_s
-
-
 class FailingLog:
     """A deletion log that raises while it has an `error`, after `blocks_s`."""
 
@@ -141,7 +133,7 @@ class FailingLog:
 @pytest.fixture
 def failing():
     """A store with one chunk's KV, beside a log that can fail."""
-    clock = Hour()
+    clock = ManualClock()
     deletions = FailingLog(clock)
     store = CorpusChunkStore(settings(None), "m", clock, deletions)
     assert store.put(entry_of(keys_of(7).canonical_record(0, 2)), clock.now_s())
