@@ -15,7 +15,7 @@ from typing import Final
 
 from heddle.hosts.wire.sealed import SealState
 
-MAGIC: Final = b"heddle\x00\x01"  # the last byte is the version of all that follows
+MAGIC: Final = b"heddle\x00\x02"  # the last byte is the version of all that follows
 NONCE_BYTES: Final = 32
 HANDSHAKE_S_MAX: Final = 5.0
 _PROOF_BYTES: Final = 32
