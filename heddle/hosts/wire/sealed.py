@@ -159,7 +159,7 @@ class Sealed:
 class _Seals:
     """The seals of one direction. Of small records, as most are, an HMAC would take twice as long.
 
-    Mutates: whoever has sent or proved a record counts `number` up.
+    Mutates: its caller counts `number` up, once for each record that was sent or proved.
     """
 
     def __init__(self, key: bytes, number: int) -> None:
@@ -168,7 +168,7 @@ class _Seals:
         self._keyed = blake2b(key=key, digest_size=SEAL_BYTES)
 
     def of_next(self, head: bytes | memoryview, part: bytes | memoryview) -> bytes:
-        """Return the seal that the next record has to have."""
+        """Return the seal that is right for the next record."""
         seal = self._keyed.copy()
         seal.update(b"".join((_NUMBER.pack(self.number), head, part)))
         return seal.digest()
