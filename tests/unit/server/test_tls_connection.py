@@ -138,7 +138,7 @@ def test_a_handshake_that_does_not_end_is_given_up(sent: bytes, made: Certificat
     played(made, play)
 
 
-@pytest.mark.parametrize("sent", [HEAD, b"\x16\x03\x01\x00\x01x"])
+@pytest.mark.parametrize("sent", [HEAD, b"\x16\x03\x01\x00\x04c\x00\x00\x00"])
 def test_what_is_no_handshake_gets_no_answer(sent: bytes, made: Certificate):
     async def play(connect) -> None:
         reader, writer = await connect(is_plain=True)
