@@ -42,11 +42,16 @@ class LoopWaker:
     def rouse(self) -> None:
         """Have the loop complete what waits; it does nothing where the loop is closed."""
         loop = self._loop()
-        if loop is None or loop.is_closed():
-            self._is_due = False
-            self._waiting.clear()  # each future holds the loop
-        else:
-            loop.call_soon_threadsafe(self._complete_all)
+        if loop is not None:
+            try:
+                loop.call_soon_threadsafe(self._complete_all)
+                return
+            except RuntimeError:
+                # Asked only now: its own thread may close it at any moment.
+                if not loop.is_closed():
+                    raise
+        self._is_due = False
+        self._waiting.clear()  # each future holds the loop
 
     def _complete_all(self) -> None:
         self._is_due = False

@@ -119,3 +119,23 @@ def test_a_loop_that_was_closed_before_its_turn_is_dropped_by_the_next_one() -> 
     asyncio.run(another())
     gc.collect()
     assert ended() is None
+
+
+def test_a_loop_that_closes_while_it_is_woken_holds_up_no_other() -> None:
+    closing, other = asyncio.new_event_loop(), asyncio.new_event_loop()
+    call_soon = closing.call_soon_threadsafe
+
+    def late(*work, **how):
+        closing.close()  # as its own thread may do between any two lines of another
+        return call_soon(*work, **how)
+
+    closing.call_soon_threadsafe = late  # type: ignore[method-assign]
+    unheard, heard = closing.create_future(), other.create_future()
+    waker = waker_of(closing)
+    with shared_wakes():
+        waker.wake(unheard)
+        waker_of(other).wake(heard)
+    other.run_until_complete(heard)
+    other.close()
+    waker.wake(unheard)  # does nothing
+    assert not unheard.done()
