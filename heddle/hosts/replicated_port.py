@@ -97,8 +97,11 @@ class ReplicatedPort:
 
     @property
     def due_s(self) -> float:
-        """When the next search should be given to a second lane; inf = none waits for that [s]."""
-        if sum(self.is_up(lane.port) for lane in self._lanes) < 2:
+        """When the next search should be given to a second lane [s].
+
+        inf = none waits for that, or no lane is idle: the frame of one that becomes so is read.
+        """
+        if not self._idle():
             return math.inf
         alone = [task for task in self._tasks.values() if self._may_hedge(task)]
         return min((self._hedge_s(task) for task in alone), default=math.inf)
@@ -183,14 +186,14 @@ class ReplicatedPort:
         for task in [task for task in self._tasks.values() if self._may_hedge(task)]:
             if now_s < self._hedge_s(task) or not self._may_hedge(task):
                 continue
-            idle = [
-                n
-                for n, lane in enumerate(self._lanes)
-                if n not in task.lanes and not lane.rows and self.is_up(lane.port)
-            ]
-            if idle:
+            if idle := self._idle():
                 self.hedges += 1
                 self._give(idle[0], task)
+
+    def _idle(self) -> list[int]:
+        """Return the lanes that are up and have nothing under way."""
+        every = enumerate(self._lanes)
+        return [n for n, lane in every if not lane.rows and self.is_up(lane.port)]
 
     # -- frames -----------------------------------------------------------------------------------
 

@@ -177,7 +177,16 @@ class TestHedges:
             replicas.down = down
             replicas.read(after_s=9.0)
             assert replicas.port.hedges == 0
-            assert replicas.port.due_s == math.inf or not down
+            assert replicas.port.due_s == math.inf  # else the runtime would ask again at once
+
+    def test_one_that_is_late_goes_to_a_lane_once_that_is_idle(self):
+        replicas = Replicas()
+        late = replicas.search()
+        other = replicas.search()
+        replicas.read(after_s=9.0)
+        assert replicas.open() == [[late], [other]]
+        replicas.answer(1, other)
+        assert replicas.open() == [[late], [late]]
 
     def test_they_are_few(self):
         replicas = Replicas(count=4)
