@@ -109,6 +109,11 @@ class BatchScheduler(Generic[TextT]):
         """Rows in the queue, tokenised or not."""
         return sum(task.row_count for task in self._tasks.values())
 
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row that the next batch may take; 0 = none is tokenised."""
+        return max((len(row.token_ids) for row in self._window()), default=0)
+
     def add(
         self,
         task_id: int,

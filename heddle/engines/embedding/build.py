@@ -135,6 +135,7 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
         cache=VectorCache(directory.name, worker.dtype, settings.cache_bytes),
         long_texts=settings.long_texts,
         step_s_max=settings.step_s_max,
+        row_tokens_max=directory.max_tokens,
         tokenizer=_tokenizer(worker.tokenize, settings.tokenizer_cpus),
         order=settings.order,
     )

@@ -33,6 +33,7 @@ PRIOR_S: Mapping[str, float] = MappingProxyType({"call": 7e-3, "tokens": 3e-4, "
 few hundred tokens a text, attention's square is too small to fit beside the tokens."""
 NO_PROMPTS: Mapping[TextRole, str] = MappingProxyType({})
 CHARS_PER_TOKEN = 4  # of a text that is not tokenised yet
+SQUARE_TOKENS = 2048  # of a row whose attention alone takes as long there as all else
 
 
 class EmbeddingWorker(Protocol):
@@ -101,6 +102,7 @@ class EmbeddingEngine:
         long_texts: what becomes of texts longer than the model takes, where a task doesn't say.
         step_s_max: time that a step may take, where others wait for the device meanwhile [s]; one
             row always fits.
+        row_tokens_max: the longest row that the worker makes of a text.
         tokenizer: tokenises the texts of later steps while one is computed; None = each step
             tokenises first what it may choose from.
         order: whose texts are embedded first.
@@ -119,6 +121,7 @@ class EmbeddingEngine:
         cache: VectorCache | None = None,
         long_texts: LongTexts = LongTexts.CUT,
         step_s_max: float = math.inf,
+        row_tokens_max: float = math.inf,
         tokenizer: TokenizerThread | None = None,
         order: CallOrder = SHORTEST_FIRST,
     ) -> None:
@@ -130,6 +133,7 @@ class EmbeddingEngine:
         self._cache = VectorCache("", "", bytes_max=0) if cache is None else cache
         self._clock = clock
         self._long_texts = long_texts
+        self._row_tokens_max = row_tokens_max
         self._limits = limits or BatchLimits()
         self._scheduler: BatchScheduler[str] = BatchScheduler(self._limits)
         self._report = StepReport(name, epoch, clock, prior_s)
@@ -201,16 +205,25 @@ class EmbeddingEngine:
             self._tokenizer.close()
 
     def predicted_step_s(self) -> float:
-        """Return how long the next step should take, by the cost model [s]."""
+        """Return how long the next step should take, by the cost model [s].
+
+        A row that is longer than a full batch makes a step by itself, and is long enough for
+        attention's square to count.
+        """
         rows = self._scheduler.rows_waiting
         if not rows:
             return 0.0
         new = [text for _, texts in self._scheduler.untokenized() for text in texts]
         chars = sum(map(len, new))
-        guess = self._limits.tokens_max
-        if len(new) == rows:  # nothing is tokenised yet: few short questions, as a rule
+        # Of some languages each character is a token.
+        longest = min(max(map(len, new), default=0) + 2, self._row_tokens_max)
+        longest = max(longest, self._scheduler.longest)
+        guess: float = self._limits.tokens_max
+        if longest > guess:
+            guess = longest + longest**2 / SQUARE_TOKENS
+        elif len(new) == rows:  # nothing is tokenised yet: few short questions, as a rule
             guess = min(guess, chars // CHARS_PER_TOKEN + 2 * rows)
-        features = {"call": 1.0, "tokens": float(guess), "texts": float(len(new))}
+        features = {"call": 1.0, "tokens": guess, "texts": float(len(new))}
         return self._report.costs.predict_s(features)
 
     def _admit(self, task: Task) -> None:

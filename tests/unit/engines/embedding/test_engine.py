@@ -399,6 +399,27 @@ def test_the_cost_model_learns_and_predicts() -> None:
     assert predicted == pytest.approx(engine.step(0.0, math.inf).seconds, rel=0.3)
 
 
+def test_a_row_longer_than_a_batch_is_predicted_at_its_own_length() -> None:
+    clock = VirtualClock()
+    engine = EmbeddingEngine(
+        "embed",
+        3,
+        FakeWorker(clock),
+        clock,
+        limits=BatchLimits(tokens_max=4),
+        row_tokens_max=LENGTH_MAX,
+    )
+    for task_id in range(40):
+        admit(engine, task_id, ["x" * (1 + task_id % LENGTH_MAX)])
+        run(engine)
+    for task_id in (98, 99):
+        admit(engine, task_id, ["x" * 10 * LENGTH_MAX])  # not tokenised yet, and is cut
+        assert engine.predicted_step_s() == pytest.approx(CALL_S + LENGTH_MAX * TOKEN_S, rel=0.3)
+    engine.step(0.0, math.inf)
+    predicted = engine.predicted_step_s()  # of the second one, which is
+    assert predicted == pytest.approx(engine.step(0.0, math.inf).seconds, rel=0.1)
+
+
 def test_frames_carry_lane_and_epoch_and_pickle() -> None:
     engine, _ = make()
     admit(engine, 1, ["a"])
