@@ -1,11 +1,13 @@
 """Tokenising on the server's cores, beside the step that the lane computes. (WindVE §IV-D)"""
 
+import logging
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from heddle.encoder.tokenized_text import TokenizedText
 
+log = logging.getLogger(__name__)
 Tokenize = Callable[[Sequence[str]], Sequence[TokenizedText]]
 
 
@@ -14,7 +16,8 @@ class TokenizerThread:
 
     Args:
         tokenize: the worker's; it lets other threads run meanwhile.
-        cpus: the cores that the thread is pinned to; () = wherever the system puts it.
+        cpus: the cores that the thread is pinned to; () = wherever the system puts it. Where the
+            system refuses them, the thread stays on the lane's own, and the log says so.
     """
 
     def __init__(self, tokenize: Tokenize, cpus: Sequence[int] = ()) -> None:
@@ -36,5 +39,13 @@ class TokenizerThread:
 
 def _pin(cpus: tuple[int, ...]) -> None:
     """Pin the thread that calls this."""
-    if cpus and hasattr(os, "sched_setaffinity"):
+    if not cpus or not hasattr(os, "sched_setaffinity"):
+        return
+    try:
         os.sched_setaffinity(0, cpus)
+    except OSError as error:  # a container's cores may be changed while it runs
+        log.warning(
+            "texts are tokenised on the lane's own cores, as cores %s can't be used: %s",
+            ", ".join(map(str, cpus)),
+            error.strerror,
+        )
