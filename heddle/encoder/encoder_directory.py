@@ -21,6 +21,7 @@ PROMPT_NAMES: Mapping[TextRole, tuple[str, ...]] = {
     TextRole.QUERY: ("query",),
     TextRole.PASSAGE: ("document", "passage", "corpus"),
 }
+NO_LIMIT_FROM = 1 << 31  # transformers writes 10**30 for a tokenizer without a limit [tokens]
 ROBERTA_OFFSET = {"roberta", "xlm-roberta", "camembert", "mpnet"}  # positions start at pad_id + 1
 
 
@@ -205,7 +206,7 @@ def token_limit(path: Path, config: dict[str, object], sentence: dict[str, objec
         positions -= (pad_id if isinstance(pad_id, int) else 1) + 1
     tokenizer_limit = read_json(path / "tokenizer_config.json").get("model_max_length")
     limits = [sentence.get("max_seq_length"), tokenizer_limit, positions]
-    known = [limit for limit in limits if isinstance(limit, int) and limit > 0]
+    known = [limit for limit in limits if isinstance(limit, int) and 0 < limit < NO_LIMIT_FROM]
     if not known:
         raise ConfigError(
             f"{path} names no length limit; give max_seq_length in sentence_bert_config.json"
@@ -223,7 +224,10 @@ def _modules(path: Path) -> tuple[Pooling, bool]:
         raise ConfigError(f"{modules} should hold a list of modules")
     pooling, is_normalized = Pooling.MEAN, False
     for module in listed:
-        kind = str(module["type"]).rsplit(".", 1)[-1]
+        is_object = isinstance(module, dict)
+        if not is_object or not all(isinstance(module.get(k), str) for k in ("type", "path")):
+            raise ConfigError(f"{modules}: {module!r:.80} is no module: it needs a type and a path")
+        kind = module["type"].rsplit(".", 1)[-1]
         if kind == "Pooling":
             pooling = _pooling_mode(path / module["path"] / "config.json")
         elif kind == "Normalize":
@@ -275,6 +279,10 @@ def _shorter_dims(path: Path, config: dict[str, object], dims: int) -> Sequence[
 
 def _pooling_mode(path: Path) -> Pooling:
     """Read a Pooling module: flags named pooling_mode_*, or one `pooling_mode`."""
+    if not path.is_file():
+        raise ConfigError(
+            f"{path} isn't there, and modules.json names its folder: copy the model with it"
+        )
     config = read_json(path)
     flags = {
         "pooling_mode_mean_tokens": "mean",

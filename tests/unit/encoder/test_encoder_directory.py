@@ -112,8 +112,15 @@ def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
         ),
         ({"modules": [{"path": "2", "type": "sentence_transformers.models.Dense"}]}, "Dense"),
         ({"modules": {"path": "2"}}, r"modules\.json should hold a list"),
+        ({"modules": [{"path": "2"}]}, r"modules\.json: .* is no module: it needs a type"),
+        ({"modules": ["Transformer"]}, r"modules\.json: 'Transformer' is no module"),
+        ({"modules": POOL}, r"1_Pooling/config\.json isn't there, .* copy the model with it"),
         ({"config": {"max_position_embeddings": 64}}, "hidden_size"),
         ({"config": {"hidden_size": 8}}, "max_seq_length"),
+        (
+            {"config": {"hidden_size": 8}, "tokenizer_config": {"model_max_length": int(1e30)}},
+            "names no length limit; give max_seq_length",
+        ),
         ({"config": [1]}, "JSON object"),
         ({"config_sentence_transformers": {"prompts": ["query: "]}}, "prompts should be an object"),
         (
