@@ -16,6 +16,7 @@ from safetensors import safe_open
 from torch import Tensor, nn
 
 from heddle.core.errors import ConfigError
+from heddle.encoder.weight_files import weight_files
 
 NAMES: Final = {
     "word": "word_embeddings.weight",
@@ -48,7 +49,7 @@ class EmbeddingTable:
             ConfigError: they hold no BERT's embeddings.
         """
         found: dict[str, Tensor] = {}
-        for file in sorted(directory.glob("*.safetensors")):
+        for file in weight_files(directory):
             with safe_open(file, framework="pt") as weights:
                 stored = {name.removeprefix("bert."): name for name in weights.keys()}  # noqa: SIM118
                 for field, name in NAMES.items():

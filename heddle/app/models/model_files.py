@@ -8,6 +8,7 @@ from typing import Final
 from heddle.core.dtypes import WHOLE
 from heddle.core.errors import InputError
 from heddle.encoder.encoder_directory import EncoderDirectory, weights_digest
+from heddle.encoder.weight_files import weight_files
 
 _OF_A_VOCABULARY: Final = ("embed", "lm_head")  # in the names of tensors
 _MATRIX: Final = 2  # dimensions
@@ -65,9 +66,10 @@ def weight_bytes(directory: Path) -> int:
     """Return the size of a directory's weight files.
 
     Raises:
+        ConfigError: the list of its parts can't be read.
         InputError: it holds no safetensors.
     """
-    sizes = [file.stat().st_size for file in directory.glob("*.safetensors")]
+    sizes = [file.stat().st_size for file in weight_files(directory)]
     if not sizes:
         raise InputError(
             f"model {str(directory)!r} holds no .safetensors; Heddle loads no other weights: "
@@ -87,7 +89,7 @@ def layer_parameters(directory: Path) -> int:
     from safetensors import SafetensorError, safe_open
 
     total = 0
-    for file in directory.glob("*.safetensors"):
+    for file in weight_files(directory):
         try:
             with safe_open(file, framework="numpy") as tensors:
                 shapes = {name: tensors.get_slice(name).get_shape() for name in tensors.keys()}  # noqa: SIM118 - it is no mapping

@@ -14,6 +14,7 @@ from torch import Tensor
 from heddle.encoder.embedding_table import SHARED_TABLES
 from heddle.encoder.encoder_directory import EncoderDirectory, read_json
 from heddle.encoder.packed_bert import BertShape, PackedBert, PackedRows
+from heddle.encoder.weight_files import weight_files
 
 PLAIN: Final = {  # what `PackedBert` computes, and transformers does without these entries
     "model_type": "bert",
@@ -55,7 +56,7 @@ class PackedEncoder:
             float(str(config.get("layer_norm_eps", 1e-12))),
         )
         weights: dict[str, Tensor] = {}
-        for file in sorted(directory.path.glob("*.safetensors")):
+        for file in weight_files(directory.path):
             weights |= load_file(file, device=str(device))
         layers = {name.removeprefix(PREFIX): w.to(dtype) for name, w in weights.items()}
         return cls(PackedBert(SHARED_TABLES.table(directory.path, dtype, device), layers, shape))

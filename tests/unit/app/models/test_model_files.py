@@ -1,5 +1,6 @@
 """A model's files: their size, and a fingerprint that differs between models of one name."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,23 @@ from tests.helpers.bare_model import write_bare_model
 
 def test_all_weight_files_count(tmp_path: Path) -> None:
     model = write_bare_model(tmp_path / "model", weight_bytes=1000)
+    (model / "model.safetensors").rename(model / "some.safetensors")
     (model / "more.safetensors").write_bytes(bytes(500))
     files = generator_files(model)
     assert (files.directory, files.weight_bytes) == (model, 1500)
     assert files.loaded_bytes_max == 3000
     assert files.name == "model"
+
+
+def test_a_copy_of_the_weights_in_another_layout_takes_no_memory(tmp_path: Path) -> None:
+    model = write_bare_model(tmp_path / "model", weight_bytes=1000)
+    whole = model / "model.safetensors"
+    (model / "consolidated.safetensors").write_bytes(whole.read_bytes())
+    assert generator_files(model).weight_bytes == 1000
+    part = whole.rename(model / "model-00001-of-00001.safetensors")
+    weight_map = json.dumps({"weight_map": {"zeros": part.name}})
+    (model / "model.safetensors.index.json").write_text(weight_map, encoding="utf-8")
+    assert generator_files(model).weight_bytes == 1000
 
 
 def test_a_fingerprint_tells_models_of_one_name_apart(tmp_path: Path) -> None:
