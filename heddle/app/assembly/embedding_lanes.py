@@ -11,6 +11,7 @@ from heddle.app.assembly.placement import Placement
 from heddle.app.embedding_depths import WindveDepths
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.credits import Credits
+from heddle.core.errors import ConfigError
 from heddle.core.ports import Clock, EnginePort
 from heddle.core.primitives import PrimitiveKind
 from heddle.costs.batch_cost import BatchCost, LaneDepth, queue_depth
@@ -233,7 +234,7 @@ def embedding_pool(
 
     Raises:
         EngineError: a lane doesn't answer.
-        ConfigError: the depths are other lanes'.
+        ConfigError: the depths are other lanes', or close every lane.
     """
     if windve is not None:
         windve.check([port.name for port in ports])
@@ -261,7 +262,21 @@ def _policy(queues: Sequence[LaneQueue], windve: WindveDepths | None) -> Admissi
         windve.slo_s,
         ", ".join(f"{queue.name} {depths[queue.name]}" for queue in queues),
     )
+    if not any(depths[queue.name] for queue in queues):
+        raise ConfigError(_all_closed(queues, windve))
     return Windve(depths)
+
+
+def _all_closed(queues: Sequence[LaneQueue], windve: WindveDepths) -> str:
+    """Return why no lane takes a query, and the fix: a question would wait until its deadline."""
+    fix = "give a longer one, or set embedding_admission to predicted"
+    if windve.found is not None:
+        return f"embedding_depths closes every lane for embedding_slo_s {windve.slo_s:g}: {fix}"
+    opens_at_s = min(_depth(queue, windve.slo_s).opens_at_s for queue in queues)
+    return (
+        f"embedding_slo_s is {windve.slo_s:g}, and a query of {QUERY_TOKENS} tokens takes up to "
+        f"{opens_at_s:.3f} s on the fastest embedding lane: {fix}"
+    )
 
 
 def _depth(queue: LaneQueue, slo_s: float) -> LaneDepth:

@@ -226,6 +226,31 @@ def test_algorithm_1_takes_queries_by_depths_that_are_timed_or_read(
     assert pool.manager.policy == Windve(found or {"embedding": 5})
 
 
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        (None, r"embedding_slo_s is 0.5, and a query of 75 tokens takes up to 0.600 s"),
+        ({"embedding": 0}, r"embedding_depths closes every lane .* 0.5: give a longer one"),
+    ],
+)
+def test_depths_that_close_every_lane_are_refused(
+    found: dict[str, int] | None, message: str
+) -> None:
+    port = Mock(spec=ProcessPort)
+    port.name = "embedding"
+    cost = LaneCost("embedding", BatchCost.from_queries(0.1, 0.5, QUERY_TOKENS))
+    with patch("heddle.app.assembly.embedding_lanes.LaneProbe") as probe:
+        probe.return_value.cold_start.return_value = cost
+        with pytest.raises(ConfigError, match=message):
+            embedding_pool(
+                [port],
+                TokenEstimate(256),
+                SystemClock(),
+                tokens_max=1_000_000,
+                windve=WindveDepths(0.5, found),
+            )
+
+
 def test_depths_of_other_lanes_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"has depths of a, and .* the lane embedding"):
         embedding_pool(
