@@ -50,6 +50,12 @@ def check_remote_models(config: ServerConfig) -> None:
             "--long-texts: an embedder that another server runs (--embedder) can't read texts in "
             "windows: leave it out, or name an embedder that runs in Heddle"
         )
+    if is_remote(config.embedder) and config.embedding_admission == "windve":
+        raise ConfigError(
+            "--embedding-admission windve: an embedder that another server runs (--embedder) has "
+            "no lanes here whose depths could be timed: leave it out, or name an embedder that "
+            "runs in Heddle"
+        )
 
 
 def check_remote_request(config: ServerConfig, workflow: Workflow, kv_reuse: KvReuse) -> None:
