@@ -1,15 +1,24 @@
 """Queue depths of embedding lanes: the file of `heddle profile --together`, and who reads it."""
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from heddle.core.errors import ConfigError
 from heddle.engines.embedding.admission_policies import WINDVE_SLO_S
 
 VERSION: Final = 1
+log = logging.getLogger(__name__)
+
+
+class MeasuredOn(NamedTuple):
+    """What depths hold for: the embedder, by which a corpus records it, and the processor."""
+
+    embedder: str
+    cpu: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +73,27 @@ class WindveDepths:
 
 
 def windve_depths(
-    admission: str, slo_s: float | None, file: str | Path | None
+    admission: str, slo_s: float | None, file: str | Path | None, here: MeasuredOn | None = None
 ) -> WindveDepths | None:
     """Return what the settings of embedding admission ask for; None = no depths.
 
+    Args:
+        admission: how lanes take queries.
+        slo_s: the time limit that depths are for [s]; None = WindVE's first.
+        file: that a profile has written; None = there is none.
+        here: the embedder and the processor of this server; None = not known.
+
     Raises:
-        ConfigError: the file can't be read, or it has nothing for this SLO.
+        ConfigError: the file can't be read, it is another embedder's, or it has nothing for this
+            SLO.
     """
     if admission != "windve":
         return None
     limit_s = WINDVE_SLO_S if slo_s is None else slo_s
     if file is None:
         return WindveDepths(limit_s)
+    if here is not None:
+        _check_origin(Path(file), here)
     tables = read_depths(Path(file))
     for table in tables:
         if table.slo_s == limit_s:
@@ -89,9 +107,13 @@ def windve_depths(
     )
 
 
-def depths_record(tables: Sequence[DepthTable], tokens: int) -> dict[str, object]:
+def depths_record(
+    tables: Sequence[DepthTable], tokens: int, measured_on: MeasuredOn | None = None
+) -> dict[str, object]:
     """Return the record that `read_depths` reads; `tokens` are a query's."""
-    return {"version": VERSION, "tokens": tokens, "together": [asdict(table) for table in tables]}
+    origin = {} if measured_on is None else measured_on._asdict()
+    together = [asdict(table) for table in tables]
+    return {"version": VERSION, "tokens": tokens, **origin, "together": together}
 
 
 def read_depths(path: Path) -> tuple[DepthTable, ...]:
@@ -100,18 +122,52 @@ def read_depths(path: Path) -> tuple[DepthTable, ...]:
     Raises:
         ConfigError: it isn't there, or it is something else.
     """
+    record = _record(path)
+    try:
+        return tuple(_table(table) for table in record["together"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise _other_file(path, error) from error
+
+
+def _check_origin(path: Path, here: MeasuredOn) -> None:
+    """Refuse depths of another embedder, and warn of another processor's.
+
+    Older files say neither.
+    """
+    record = _record(path)
+    embedder, cpu = record.get("embedder", here.embedder), record.get("cpu", here.cpu)
+    if embedder != here.embedder:
+        raise ConfigError(
+            f"embedding_depths: {path} was measured with the embedder {embedder}, and this server "
+            f"has {here.embedder}: profile it again"
+        )
+    if cpu != here.cpu:
+        log.warning(
+            "embedding_depths: %s was measured on %s, and this machine has %s: depths may be far "
+            "off; measure again with `heddle profile --together`",
+            path,
+            cpu,
+            here.cpu,
+        )
+
+
+def _record(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["version"] != VERSION:
             raise ValueError(f"version {record['version']!r}")
-        return tuple(_table(table) for table in record["together"])
     except OSError as error:
         raise ConfigError(f"embedding_depths: {path} can't be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(
-            f"embedding_depths: {path} holds no depths ({error!r}): make it with "
-            "`heddle profile --together --json FILE`"
-        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise _other_file(path, error) from error
+    return dict(record)
+
+
+def _other_file(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(
+        f"embedding_depths: {path} holds no depths ({error!r}): make it with "
+        "`heddle profile --together --json FILE`"
+    )
 
 
 def _table(record: Mapping[str, Any]) -> DepthTable:

@@ -19,7 +19,7 @@ from heddle.app.assembly.embedding_lanes import (
 )
 from heddle.app.assembly.lane_probe import TOKENS_AROUND, LaneProbe
 from heddle.app.assembly.server_plan import plan_server
-from heddle.app.embedding_depths import DepthTable, depths_record
+from heddle.app.embedding_depths import DepthTable, MeasuredOn, depths_record
 from heddle.app.models.embedder_source import open_embedder
 from heddle.app.profiling.lane_depths import QUERIES_MAX, depth_table
 from heddle.app.server_config import ServerConfig
@@ -150,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--devices must be at least 1, got {options.devices}")
     if options.price is not None and not 0 < options.price < math.inf:
         raise InputError(f"--price must be above 0, got {options.price:g}")
-    lanes, model = _lanes(config)
+    lanes, model, measured_on = _lanes(config)
     tables: tuple[DepthTable, ...] = ()
     if options.together:
         profiles, tables = profile_together(lanes, model, slos_s, options.tokens)
@@ -162,7 +162,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json is not None:
         record = {
             "lanes": [asdict(profile) for profile in profiles],
-            **depths_record(tables, options.tokens),
+            **depths_record(tables, options.tokens, measured_on),
         }
         options.json.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return 0
@@ -245,11 +245,12 @@ def _needs(fast: int, slow: int, slo_s: float, use: Use) -> Iterator[str]:
         yield f"the rate costs {rate:.2f}{others(f'{less_rate:.2f}')}"
 
 
-def _lanes(config: ServerConfig) -> tuple[tuple[EmbeddingLane, ...], str]:
-    """Return the lanes that a server would have here, and their model's directory."""
+def _lanes(config: ServerConfig) -> tuple[tuple[EmbeddingLane, ...], str, MeasuredOn]:
+    """Return a server's lanes here, their model's directory, and the embedder and processor."""
     plan = plan_server(config, None, read_machine())
     assert plan.encoder is not None, "a plan with an index has an embedder"
-    return plan.embedders, str(plan.encoder.path)
+    measured_on = MeasuredOn(plan.encoder.name, plan.machine.cpu_model)
+    return plan.embedders, str(plan.encoder.path), measured_on
 
 
 def profile_lane(

@@ -1,5 +1,6 @@
 """How a server's memory is split by its memory profile."""
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from heddle.app.stage_mix import stage_mix_of
 from heddle.core.errors import ConfigError
 from heddle.costs.memory_split import MeasuredCurves, MemorySplit, StageMix, split_memory
 from heddle.engines.llm.lanes.lane_role import LaneRole
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ def memory_splitter(
     lanes: Sequence[LaneRole],
     rate_per_s: float | None,
     stage_mix: str | None,
+    cpu: str,
 ) -> MemorySplitter | None:
     """Return what splits the memory; None where no profile, or no LLM of this machine, is.
 
@@ -51,6 +55,7 @@ def memory_splitter(
         lanes: the role of each of its lanes.
         rate_per_s: requests a second that are expected; None = as many as are served.
         stage_mix: stages of a request, as a setting; None = those that the profile holds.
+        cpu: the processor of this machine; the log warns of a profile of another one.
 
     Raises:
         ConfigError: the file can't be used, or another model or other lanes were measured.
@@ -68,6 +73,14 @@ def memory_splitter(
         raise ConfigError(
             f"memory_profile: {profile} was measured with the LLM lanes {measured}, and llm_lanes "
             f"and replicas make {own}: measure again with `heddle profile --memory`"
+        )
+    if known.cpu != cpu:
+        log.warning(
+            "memory_profile: %s was measured on %s, and this machine has %s: the split may be far "
+            "off; measure again with `heddle profile --memory`",
+            profile,
+            known.cpu,
+            cpu,
         )
     rate = math.inf if rate_per_s is None else rate_per_s
     mix = known.mix if stage_mix is None else stage_mix_of(stage_mix)

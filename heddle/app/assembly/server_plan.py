@@ -25,7 +25,7 @@ from heddle.app.assembly.named_lanes import check_named_lanes
 from heddle.app.assembly.placement import Placement, plan_placement
 from heddle.app.assembly.readers import Reader, plan_readers
 from heddle.app.assembly.reranking_choice import RerankingChoice, choose_reranking
-from heddle.app.embedding_depths import WindveDepths, windve_depths
+from heddle.app.embedding_depths import MeasuredOn, WindveDepths, windve_depths
 from heddle.app.models.embedder_source import open_embedder
 from heddle.app.models.model_files import (
     ModelFiles,
@@ -314,7 +314,12 @@ def plan_server(
         llm_roles=roles,
     )
     splitter = memory_splitter(
-        config.memory_profile, generator, roles, config.expected_rate, config.stage_mix
+        config.memory_profile,
+        generator,
+        roles,
+        config.expected_rate,
+        config.stage_mix,
+        machine.cpu_model,
     )
     split = None if splitter is None else splitter.split
     hot, device = _hot_clusters(config, machine), None
@@ -397,7 +402,10 @@ def plan_server(
         remote=remote,
         cluster=cluster,
         windve=windve_depths(
-            config.embedding_admission, config.embedding_slo_s, config.embedding_depths
+            config.embedding_admission,
+            config.embedding_slo_s,
+            config.embedding_depths,
+            None if encoder is None else MeasuredOn(encoder.name, machine.cpu_model),
         ),
     )
 

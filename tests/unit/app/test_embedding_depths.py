@@ -8,6 +8,7 @@ import pytest
 from heddle.app.embedding_depths import (
     DepthTable,
     FoundDepths,
+    MeasuredOn,
     WindveDepths,
     depths_record,
     read_depths,
@@ -41,6 +42,21 @@ def test_the_fine_tuned_depths_of_the_limit_are_taken(file: Path) -> None:
         windve_depths("windve", 0.5, file)
 
 
+def test_depths_of_another_embedder_are_refused_and_those_of_another_cpu_noted(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = MeasuredOn("minilm-1", "this CPU")
+    found = WindveDepths(1.0, {"fast": 44, "slow": 8})
+    assert windve_depths("windve", None, file, here) == found  # it says neither
+    file.write_text(json.dumps(depths_record(TABLES, 75, here)), encoding="utf-8")
+    assert windve_depths("windve", None, file, here) == found
+    assert not caplog.records
+    assert windve_depths("windve", None, file, here._replace(cpu="another")) == found
+    assert "measured on this CPU, and this machine has another" in caplog.text
+    with pytest.raises(ConfigError, match="with the embedder minilm-1, and this server has bge-2"):
+        windve_depths("windve", None, file, here._replace(embedder="bge-2"))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -57,6 +73,8 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ConfigError, match=r"holds no depths .*heddle profile --together"):
         read_depths(path)
+    with pytest.raises(ConfigError, match="holds no depths"):
+        windve_depths("windve", None, path, MeasuredOn("minilm-1", "this CPU"))
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:

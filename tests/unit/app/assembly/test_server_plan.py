@@ -227,7 +227,9 @@ def test_each_fact_is_looked_up_once(
     assert (len(opened), len(directories)) == (1, 1)
 
 
-def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path, tmp_path: Path):
+def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     points = (RatePoint(1.0, 1.0), RatePoint(4.0, 2.0))
     curves = MeasuredCurves({48 << 20: points, 96 << 20: points}, points)
     file, own = tmp_path / "memory.json", planned(generator=model).generator
@@ -242,6 +244,10 @@ def test_a_memory_profile_of_this_model_decides_how_much_kv_there_is(model: Path
     assert other.placement.split is not None
     assert other.placement.split.requests_per_s == 0.5
     assert json.loads(json.dumps(asdict(other.placement)))["split"][3] == "retrieval"
+    assert "memory_profile" not in caplog.text
+    write_profile(replace(profile, cpu="another CPU"), file)
+    assert planned(generator=model, memory_profile=file).placement.kv_bytes == 48 << 20
+    assert "was measured on another CPU, and this machine has Test" in caplog.text
     write_profile(replace(profile, generator="another"), file)
     with pytest.raises(ConfigError, match="was measured with another"):
         planned(generator=model, memory_profile=file)
