@@ -45,7 +45,7 @@ def share_cores(nodes: Sequence[Cores], demand: Demand) -> CoreShares:
         demand: what wants cores.
 
     Raises:
-        ConfigError: the user's lanes leave no core for the LLM.
+        ConfigError: the user's lanes leave an LLM lane no core.
     """
     if demand.named_cores:
         return _beside_named(nodes, demand)
@@ -84,6 +84,12 @@ def _beside_named(nodes: Sequence[Cores], demand: Demand) -> CoreShares:
                 "one: name fewer cores"
             )
         left = ((min(named),),)  # retrieval shares it
+    count = sum(map(len, left))
+    if count < demand.llm_lanes:
+        raise ConfigError(
+            f"embedding_lanes leaves {count} of the cores that this process may use, and each of "
+            f"the {demand.llm_lanes} LLM lanes needs one: name fewer cores"
+        )
     rest = share_cores(left, replace(demand, spills=False, named_cores=()))
     lanes = tuple(tuple(sorted(cores, reverse=True)) for cores in demand.named_cores)
     return rest._replace(embedding=lanes, is_lent=False)

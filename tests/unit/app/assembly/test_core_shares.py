@@ -1,6 +1,7 @@
 """One core budget over invented topologies."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
 import pytest
@@ -86,6 +87,17 @@ def test_where_named_lanes_leave_no_core_retrieval_shares_one_and_an_llm_is_refu
     assert share_cores(nodes_of(2), named(0, (0,), (1,))) == CoreShares((0,), (), ((0,), (1,)))
     with pytest.raises(ConfigError, match="the LLM needs one: name fewer"):
         share_cores(nodes_of(2), named(1, (0,), (1,)))
+
+
+@pytest.mark.parametrize("sizes", [(4,), (2, 2)])
+def test_named_lanes_leave_each_llm_lane_a_core(sizes: tuple[int, ...]) -> None:
+    two = replace(named(1, (2, 3)), llm_roles=(LaneRole.BOTH,) * 2)
+    assert all(share_cores(nodes_of(*sizes), two).llm)
+    three = replace(two, llm_roles=(LaneRole.BOTH,) * 3)
+    with pytest.raises(
+        ConfigError, match=r"leaves 2 of the cores .* each of the 3 LLM lanes needs"
+    ):
+        share_cores(nodes_of(*sizes), three)
 
 
 def lanes_of(shares: CoreShares) -> Iterator[Cores]:
