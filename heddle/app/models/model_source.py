@@ -69,11 +69,20 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
 def _from_hub(name: str, fetch: bool) -> Path:
     # Late: the hub client is slow to import and most users never need it.
     from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
     patterns = ["*.json", "*.safetensors", "*.jinja", "tokenizer.model"]
     try:
         return Path(snapshot_download(name, allow_patterns=patterns, local_files_only=not fetch))
+    except HFValidationError as error:  # a path, mostly, that is mistyped or of another folder
+        raise InputError(
+            f"model {name!r} is no directory, and no owner/name of a model hub repository: check "
+            "the path"
+        ) from error
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise InputError(
             f"model {name!r} can't be fetched from the model hub ({type(error).__name__}); "

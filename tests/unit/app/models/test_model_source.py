@@ -37,6 +37,12 @@ def test_a_file_is_no_model(tmp_path: Path):
         model_directory(tmp_path / "model.gguf")
 
 
+@pytest.mark.parametrize("name", ["model/", "my models/reader", "models/reader-", "a/.."])
+def test_a_path_that_is_not_there_is_no_name_for_the_hub(name: str):
+    with pytest.raises(InputError, match=r"is no directory, and no owner/name .*: check the path"):
+        model_directory(name)
+
+
 @pytest.mark.parametrize("name", ["nope", "./no/pe", "/no/pe", "~no/pe", "a/b/c"])
 def test_an_unknown_name(name: str):
     with pytest.raises(InputError, match=r"pip install heddle-reader|installed: .*owner/name"):
