@@ -21,13 +21,13 @@ from pathlib import Path
 
 from heddle.core import errors
 from heddle.core.errors import ConfigError, HeddleError
-from heddle.core.frames import Event, Failed
+from heddle.core.frames import Event, Failed, Frame
 from heddle.core.ports import Closable, SteppedEngine, Waking
 from heddle.core.printing.log_lines import log_lines
 from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.lending.idle_flag import IdleFlag
-from heddle.hosts.library_words import check_libraries
+from heddle.hosts.library_words import check_libraries, device_problem
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
 from heddle.hosts.resting_memory import RestingMemory
 from heddle.hosts.turns import Turns
@@ -43,6 +43,10 @@ _log = logging.getLogger(__name__)
 # Packages that an engine may lack, and the extra that brings each.
 EXTRAS = {"transformers": "llm", "triton": "gpu"}
 _BUILDING_S = float("inf")  # building an engine has its own limit, in the parent
+
+
+class DeviceLost(Exception):
+    """The GPU answers this process no more: only another process can use it."""
 
 
 class Pulse(threading.Thread):
@@ -169,7 +173,7 @@ def serve(
         pulse: notes each step.
         idle: says whether an engine has work; None = no lane borrows from this one.
 
-    Raises: ChannelClosed: the parent is gone.
+    Raises: ChannelClosed: the parent is gone; DeviceLost: the next step would fail as well.
     """
     turns, held = Turns(engines), HeldFrames()
     while True:
@@ -195,10 +199,19 @@ def serve(
         pulse.enter(guarded.engine.name, guarded.predicted_step_s())
         frame = guarded.step(time.monotonic())
         pulse.leave()
+        _check_device(frame)
         told = held.add(chosen, frame, time.monotonic())
         if told:
             _send_frames(channel, FromEngine(chosen, told))
         turns.stepped(chosen, urgency, frame, time.monotonic())
+
+
+def _check_device(frame: Frame) -> None:
+    """End a lane whose tasks have failed because its device is lost: they are tried on the next."""
+    if not any(isinstance(event, Failed) and not event.is_input for event in frame.events):
+        return
+    if problem := device_problem():
+        raise DeviceLost(problem)
 
 
 def close_all(engines: Sequence[SteppedEngine]) -> None:

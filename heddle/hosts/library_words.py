@@ -1,4 +1,7 @@
-"""What the libraries of this process say they compute with; none is loaded to be asked."""
+"""What the libraries of this process say they compute with, and whether their device still does.
+
+None is loaded to be asked.
+"""
 
 import ctypes
 import sys
@@ -43,6 +46,22 @@ def check_libraries() -> None:
     """
     if held() is not None:
         check_words(library_words())
+
+
+def device_problem() -> str:
+    """Return why this process can compute on its GPU no more; "" = it can, or it has none.
+
+    After an error of the device itself, such as a read beyond its memory, CUDA refuses all that a
+    process asks of it. Too little memory is no such error.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return ""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as error:
+        return str(error)
+    return ""
 
 
 def _openblas_cores() -> Iterator[tuple[str, str]]:

@@ -2,24 +2,33 @@
 
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 
 import pytest
 
 from heddle.core.errors import ConfigError
+from heddle.core.frames import Failed
 from heddle.core.primitives import PrimitiveKind
 from heddle.hosts import lane_main
+from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_main import (
+    DeviceLost,
     Pulse,
     call_factory,
     close_all,
+    serve,
     waited_for_core_s,
 )
 from heddle.hosts.lane_spec import EngineSpec
+from heddle.hosts.messages import FromEngine, ToEngine
 from heddle.hosts.wire.channel import Channel
+from heddle.hosts.wire.framing import ChannelClosed
 from heddle.runtime.supervision import Heartbeat
+from tests.helpers.echo_engine import RAISE, EchoEngine, EchoSettings, admit
 
 
 @pytest.fixture
@@ -98,6 +107,43 @@ def test_only_a_step_is_cut_short_when_the_parent_is_gone(
     with pytest.raises(SystemExit):
         pulse.run()
     assert beats == 3
+
+
+class Told(ChannelClosed):
+    """The lane has told how a task has failed."""
+
+
+class FirstFailure(Channel):
+    """Closes once a task's failure is sent."""
+
+    def send(self, message: object) -> None:
+        assert isinstance(message, FromEngine)
+        if any(isinstance(event, Failed) for frame in message.frames for event in frame.events):
+            raise Told
+        super().send(message)
+
+
+@pytest.mark.parametrize(
+    ("problem", "end"), [("", Told), ("CUDA error: device-side assert triggered", DeviceLost)]
+)
+def test_a_lane_ends_that_has_lost_its_device_and_not_one_that_has_failed_a_task(
+    ends: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    problem: str,
+    end: type[Exception],
+) -> None:
+    def synchronize() -> None:
+        if problem:
+            raise RuntimeError(problem)
+
+    cuda = SimpleNamespace(is_initialized=lambda: True, synchronize=synchronize)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    lane, parent = FirstFailure(ends[0]), Channel(ends[1])
+    for number, text in enumerate(("fine", RAISE)):
+        parent.send(ToEngine(0, admit(number, text)))
+    engine = GuardedEngine(EchoEngine("echo", 1, EchoSettings()), 1)
+    with pytest.raises(end):
+        serve(lane, [engine], Pulse(lane, 1.0))
 
 
 class Closing:
