@@ -3,12 +3,14 @@
 import logging
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from heddle.core.call_order import SHORTEST_FIRST, CallOrder
 from heddle.core.dtypes import DTYPES
 from heddle.core.errors import ConfigError
+from heddle.core.ports import Clock
 from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.encoder.encoder_directory import (
     PROMPT_NAMES,
@@ -17,7 +19,7 @@ from heddle.encoder.encoder_directory import (
 )
 from heddle.encoder.perf_clock import PerfClock
 from heddle.encoder.tokenizer_thread import Tokenize, TokenizerThread
-from heddle.engines.embedding.engine import EmbeddingEngine
+from heddle.engines.embedding.engine import PRIOR_S, EmbeddingEngine, EmbeddingWorker
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.vector_cache import VectorCache
 
@@ -32,6 +34,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 CPU_BATCH_TOKENS, GPU_BATCH_TOKENS = 512, 32768
 CPU_BATCH_ROWS, GPU_BATCH_ROWS = 64, 512
+TIMED_TEXT = "warm " * 16  # by which a model's first steps are predicted
 CACHE_BYTES = 32 << 20  # about 18,000 vectors of MiniLM
 
 
@@ -125,12 +128,14 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
     _tell_of_unused_prompts(directory)
     worker = TransformerWorker.load(directory, settings.dtype, settings.device, settings.threads)
     limits = settings.limits(on_gpu=worker.on_gpu).within_memory(*worker.warm_up())
+    clock = PerfClock()
     return EmbeddingEngine(
         name,
         epoch,
         worker,
-        PerfClock(),
+        clock,
         limits=limits,
+        prior_s=PRIOR_S if directory.is_packaged else _prior_s(worker, clock),
         prompts=directory.prompts,
         cache=VectorCache(directory.name, worker.dtype, settings.cache_bytes),
         long_texts=settings.long_texts,
@@ -139,6 +144,21 @@ def build_engine(name: str, epoch: int, settings: EmbeddingSettings) -> Embeddin
         tokenizer=_tokenizer(worker.tokenize, settings.tokenizer_cpus),
         order=settings.order,
     )
+
+
+def _prior_s(worker: EmbeddingWorker, clock: Clock) -> Mapping[str, float]:
+    """Return the packaged model's costs, as many times as long as one text takes this model.
+
+    A step that takes ten times its prediction counts as hung, and the first ones of a model with
+    billions of weights would.
+    """
+    [text] = worker.tokenize([TIMED_TEXT])
+    started_s = clock.now_s()
+    worker.embed([text.token_ids])
+    seconds = clock.now_s() - started_s
+    usual_s = PRIOR_S["call"] + len(text.token_ids) * PRIOR_S["tokens"]
+    slower = max(1.0, seconds / usual_s)
+    return {name: slower * cost_s for name, cost_s in PRIOR_S.items()}
 
 
 def _tell_of_unused_prompts(directory: EncoderDirectory) -> None:
