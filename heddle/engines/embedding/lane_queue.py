@@ -131,10 +131,10 @@ class LaneQueue:
             self.step_tokens += STEP_SMOOTHING * (shape.tokens - self.step_tokens)
 
     def bound_steps(self, tokens_max: float) -> None:
-        """Take in how many padded tokens the device's memory allows a step."""
-        if tokens_max != self.batch_tokens_max:
-            self.batch_tokens_max = tokens_max
-            self.step_tokens = min(self.step_tokens, tokens_max)
+        """Take in how many padded tokens a step may hold, by the device's memory or its speed."""
+        grown = max(1.0, tokens_max / self.batch_tokens_max)
+        self.batch_tokens_max = tokens_max
+        self.step_tokens = min(grown * self.step_tokens, tokens_max)
 
     def has_room(self, ticket: Ticket) -> bool:
         """Whether rows and memory allow a ticket, however long it takes.

@@ -14,6 +14,7 @@ from heddle.core.results import Result
 from heddle.core.tasks import Task
 from heddle.engines.remote.outlet import EPOCH, Outlet
 from heddle.engines.remote.problem import RemoteProblem
+from heddle.engines.remote.step_size import StepSize
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class CallPort:
         work: answers the tasks; `answer` returns the result and the tokens that were read for it.
         clock: the time of deadlines.
         loop: where requests run; its thread is not the runtime's.
+        size: how much is sent at once; None = a task is never cut.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class CallPort:
         work: Work,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        size: StepSize | None = None,
     ) -> None:
+        self._size = size
         self._kinds = frozenset({kind})
         self._credits = Credits(rows)
         self._work = work
@@ -130,7 +134,10 @@ class CallPort:
             message = f"a call broke an invariant: {type(error).__name__}"
             self._outlet.tell(Failed(task_id, message, is_final=True))
         else:
-            self._outlet.measure(tokens, self._clock.now_s() - started_s)
+            seconds = self._clock.now_s() - started_s
+            if self._size is not None:
+                self._size.learn(tokens, seconds)
+            self._outlet.measure(tokens, seconds, self._size.tokens if self._size else 0)
             self._outlet.tell(Done(task_id, result))
         finally:
             self._running.pop(task_id, None)

@@ -26,6 +26,7 @@ from heddle.engines.remote.json_call import json_call, tokens_of
 from heddle.engines.remote.probe import PROBE_S_MAX, chosen_model, offered_models
 from heddle.engines.remote.problem import RemoteProblem, Trouble
 from heddle.engines.remote.refusal import no_json
+from heddle.engines.remote.step_size import StepSize
 
 CALL: Final = "/embeddings"
 ROWS: Final = 512  # texts in flight
@@ -113,7 +114,7 @@ def remote_embedder(
         return Vectors(values, read), read or sum(map(len, texts)) // CHARS_A_TOKEN
 
     work = Work(answer, endpoints.notes, endpoints.close)
-    return CallPort(name, PrimitiveKind.EMBEDDING, ROWS, work, clock, loop)
+    return CallPort(name, PrimitiveKind.EMBEDDING, ROWS, work, clock, loop, StepSize())
 
 
 async def embed(server: Endpoint[EmbedderAbilities], texts: Sequence[str]) -> tuple[Array, int]:

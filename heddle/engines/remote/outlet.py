@@ -44,6 +44,7 @@ class Outlet:
     _is_urgent: bool = False
     _tokens: int = 0
     _seconds: float = 0.0
+    _step_tokens: int = 0
     _frames: deque[Frame] = field(default_factory=deque)
 
     def tell(self, event: Event) -> None:
@@ -69,8 +70,12 @@ class Outlet:
             assert isinstance(before, Progress), "another event stands in a text's place"
             self._events[place] = before._replace(text=before.text + text)
 
-    def measure(self, tokens: int, seconds: float) -> None:
-        """Say what the next frame's answers took: cost models read it from the frame."""
+    def measure(self, tokens: int, seconds: float, step_tokens: int = 0) -> None:
+        """Say what the next frame's answers took: cost models read it from the frame.
+
+        `step_tokens` are those that may be sent at once from now on; 0 = no bound is known.
+        """
+        self._step_tokens = step_tokens
         self._tokens += tokens
         self._seconds = max(self._seconds, seconds)
 
@@ -89,7 +94,8 @@ class Outlet:
         events, self._events = tuple(self._events), []
         self._texts.clear()
         load = Load(running=len(self.open))
-        features = {"tokens": float(self._tokens)} if self._tokens else NO_COUNTS
+        counts = {"tokens": self._tokens, "tokens_max": self._step_tokens if self._tokens else 0}
+        features = {name: float(count) for name, count in counts.items() if count} or NO_COUNTS
         frame = Frame(self.name, EPOCH, self._seconds, events, features, load, notes=self.notes())
         self._tokens, self._seconds = 0, 0.0
         self._frames.append(frame)

@@ -275,6 +275,18 @@ def test_what_a_lanes_memory_allows_a_step_gets_into_the_books() -> None:
     assert slow.batch_tokens_max == 512  # it has told nothing yet
 
 
+def test_lanes_that_take_more_at_once_are_sent_more(rig: Rig) -> None:
+    rig.admit(1, 4 * STEP_TEXTS)
+    assert sum(rig.pool.tasks_by_lane.values()) == 4
+    rig.pool.cancel(1)
+    rig.run()
+    for lane in rig.manager.lanes:
+        rig.manager.bound_steps(lane.name, 2048)
+        assert lane.step_tokens == 2048
+    rig.admit(2, 4 * STEP_TEXTS)
+    assert sum(rig.pool.tasks_by_lane.values()) == 1
+
+
 def many(count: int) -> EmbedPayload:
     return EmbedPayload(tuple(f"{number} {TEXT}" for number in range(count)))
 

@@ -22,6 +22,7 @@ from heddle.engines.remote import attempts, endpoint
 from heddle.engines.remote.call_port import CallPort
 from heddle.engines.remote.embedding import ROWS_EACH, digest, remote_embedder
 from heddle.engines.remote.reranking import remote_reranker
+from heddle.engines.remote.step_size import TOKENS_MIN
 from heddle.runtime.clock import SystemClock
 from tests.helpers.fake_endpoint import Asked, FakeEndpoint, Reply, Step, plain
 
@@ -128,6 +129,7 @@ def test_texts_get_normalised_vectors_in_their_order(embedder: Calling, fake: Fa
     assert sorted(sizes) == [3, ROWS_EACH, ROWS_EACH]
     alone = Vectors(vectors.values[:1])
     assert embedder.frames[0].features["tokens"] == vectors.tokens == 21
+    assert embedder.frames[0].features["tokens_max"] == TOKENS_MIN  # so few say nothing
     assert embedder.frames[0].seconds > 0
     embedder.frames.clear()
     again = embedder.result(EmbedPayload(texts[:1]))
