@@ -314,7 +314,7 @@ def _json(response: httpx.Response) -> Any:
         raise error_of(response.status_code, response.content, response.headers)
     try:
         return response.json()
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         words = "answered with something else than JSON: is it a heddle server?"
         raise EngineError(words, engine=str(response.url), request_ids=()) from error
 

@@ -37,6 +37,8 @@ ERRORS: Final[Mapping[str, type[HeddleError]]] = {
 }
 TOO_MANY: Final = (429, 503)
 CALLER_FAULTS: Final = range(400, 500)
+# What reading JSON raises that is of another form, or nested too deeply.
+UNREADABLE: Final = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 
 
 class ChatStream:
@@ -64,12 +66,19 @@ class ChatStream:
         if not data or data == DONE:
             return
         try:
-            chunk = json.loads(data)
-        except ValueError as error:
-            words = f"sent an event that is no JSON: {data:.60}"
+            pieces = self._taken(json.loads(data))
+        except HeddleError:
+            raise
+        except UNREADABLE as error:
+            words = f"sent an event that can't be read: {data:.60}"
             raise EngineError(words, engine=self._model, request_ids=()) from error
+        yield from pieces
+
+    def _taken(self, chunk: Mapping[str, Any]) -> list[str]:
+        """Take a chunk in, and return the pieces of text that it adds."""
         if "error" in chunk:
             raise _named(chunk["error"], status=500)
+        pieces: list[str] = []
         self._usage = chunk.get("usage") or self._usage
         self._receipt = (chunk.get("heddle") or {}).get("receipt") or self._receipt
         for choice in chunk.get("choices") or ():
@@ -77,8 +86,9 @@ class ChatStream:
             self._calls = _calls(delta) or self._calls
             self._reason = choice.get("finish_reason") or self._reason
             if delta.get("content"):
-                self._text.append(delta["content"])
-                yield delta["content"]
+                pieces.append(delta["content"])
+        self._text += pieces
+        return pieces
 
     def reply(self) -> ChatReply:
         """Return the whole answer.
@@ -120,7 +130,7 @@ def error_of(status: int, body: bytes, headers: Mapping[str, str]) -> HeddleErro
     """Return the error that a reply says, of the class that it has in the server."""
     try:
         error = json.loads(body)["error"]
-    except (ValueError, LookupError, TypeError):
+    except UNREADABLE:
         error = None
     if not isinstance(error, Mapping):
         text = body.decode(errors="replace")

@@ -73,7 +73,7 @@ class ServerAdvert:
                 found = json.loads(file.read(BYTES_MAX))
             advert = cls(**found)
             is_loopback = ip_address(advert.host).is_loopback
-        except (OSError, ValueError, TypeError):
+        except (OSError, ValueError, TypeError, RecursionError):
             return None
         kinds = (
             ("pid", int),

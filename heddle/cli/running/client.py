@@ -66,7 +66,7 @@ class RunningServer:
             try:
                 connection.request("GET", "/health")
                 found = json.loads(connection.getresponse().read(HEALTH_BYTES_MAX))
-            except (OSError, ValueError, http.client.HTTPException):
+            except (OSError, ValueError, RecursionError, http.client.HTTPException):
                 return {}
         is_own = isinstance(found, dict) and found.get("instance") == self.advert.instance
         return found if is_own else {}
@@ -84,7 +84,7 @@ class RunningServer:
                 if line.startswith("event: "):
                     name = line.removeprefix("event: ")
                 elif line.startswith("data: "):
-                    event = event_of(name, json.loads(line.removeprefix("data: ")))
+                    event = self._event(name, line.removeprefix("data: "))
                     if event is not None:
                         yield event
                     if isinstance(event, Answer | RequestFailed):
@@ -101,7 +101,7 @@ class RunningServer:
             reply = self._posted(connection, "/v1/search", body)
             try:
                 found: Json = json.loads(reply.read(LINE_BYTES_MAX))
-            except (OSError, ValueError, http.client.HTTPException) as error:
+            except (OSError, ValueError, RecursionError, http.client.HTTPException) as error:
                 raise self._gone() from error
             return found
 
@@ -127,7 +127,7 @@ class RunningServer:
             return reply
         try:
             said = json.loads(found)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise self._gone() from None
         if reply.status in KEY_REFUSED:
             raise ConfigError(
@@ -141,6 +141,12 @@ class RunningServer:
             while line := reply.readline(LINE_BYTES_MAX):
                 yield line.decode().rstrip("\n")
         except (OSError, http.client.HTTPException) as error:
+            raise self._gone() from error
+
+    def _event(self, name: str, data: str) -> RequestEvent | None:
+        try:
+            return event_of(name, json.loads(data))
+        except (ValueError, RecursionError) as error:
             raise self._gone() from error
 
     def _gone(self) -> EngineError:

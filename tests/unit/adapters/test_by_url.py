@@ -11,6 +11,7 @@ import pytest
 from heddle.adapters.by_url import ByUrl
 from heddle.adapters.loop_clients import LoopClients
 from heddle.adapters.values import ChatCall, SearchCall
+from heddle.core.errors import EngineError
 from tests.helpers.fake_endpoint import FakeEndpoint, Step, piece, plain, stream_head
 from tests.helpers.open_files import check_none_left, open_files
 
@@ -77,3 +78,9 @@ def test_a_loop_that_is_closed_without_its_generators_is_dropped_with_its_client
     del loop
     gc.collect()
     assert [one() is None for one in kept] == [True, True, False], "the next call drops the last"
+
+
+def test_json_that_is_nested_too_deeply_is_no_reply_of_heddle(server: FakeEndpoint) -> None:
+    server.others["/search"] = plain(200, "[" * 50_000)
+    with pytest.raises(EngineError, match="something else than JSON"):
+        ByUrl(server.url).search(CALL)

@@ -39,7 +39,9 @@ def test_an_error_has_the_class_that_it_has_in_the_server(status, kind, expected
         assert (found.param, found.code) == ("model", "model_not_found")
 
 
-@pytest.mark.parametrize("body", [b"<html>no</html>", b"[]", b'{"error": 3}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"<html>no</html>", b"[]", b'{"error": 3}', b"\xff", b"[" * 50_000]
+)
 def test_a_reply_of_another_server_is_told_with_its_status(body):
     assert "502" in str(error_of(502, body, {}))
 
@@ -59,3 +61,12 @@ def test_an_error_within_a_stream_ends_it():
                 'data: {"error": {"message": "late", "type": "DeadlineExceeded"}}'
             )
         )
+
+
+@pytest.mark.parametrize(
+    "data", ["{", "[" * 50_000, "3", "[3]", '{"error": "late"}', '{"choices": [3]}']
+)
+def test_an_event_of_another_form_ends_the_chat_with_its_beginning(data):
+    with pytest.raises(EngineError, match="sent an event that can't be read: ") as caught:
+        list(ChatStream("reader").items(f"data: {data}"))
+    assert data[:60] in str(caught.value)

@@ -74,6 +74,8 @@ def test_a_file_of_no_use_is_none(tmp_path: Path, change: dict[str, object]):
         assert ServerAdvert.read(tmp_path) is None
     (tmp_path / FILE_NAME).write_bytes(b"\xff{")
     assert ServerAdvert.read(tmp_path) is None
+    (tmp_path / FILE_NAME).write_text("[" * 50_000)
+    assert ServerAdvert.read(tmp_path) is None
     assert ServerAdvert.read(tmp_path / "none") is None
 
 

@@ -41,6 +41,7 @@ from heddle.server.tls import certificate_digest, tls_context
 from heddle.server.tls_connection import TlsConnection
 from heddle.workflow.presets import preset
 from tests.helpers.certificates import Certificate, self_signed
+from tests.helpers.fake_endpoint import FakeEndpoint, plain
 
 PASSAGE = Passage(7, "d", "Rock 7", "It is high. Ada keeps it.", 0.25, place=Place("r.pdf", 3))
 SPAN = Span("answer.decode@0", "answer", PrimitiveKind.DECODING, "llm", 0.1, 0.2, 0.3)
@@ -177,6 +178,22 @@ def test_another_server_on_its_port_is_not_asked(front: Front, tmp_path: Path):
     stale = ServerAdvert.of(CONFIG, "127.0.0.1", front.advert.port)
     with advertised(tmp_path, stale):
         assert find_server(ServerConfig(index=tmp_path), {}) is None
+
+
+def test_json_of_another_server_that_is_nested_too_deeply_is_no_answer(front: Front):
+    deep = plain(200, "[" * 50_000, kind="text/event-stream")
+    said = plain(200, "event: token\ndata: " + "[" * 50_000 + "\n\n", kind="text/event-stream")
+    others = {"/health": deep, "/search": deep, "/ask": said}
+    with FakeEndpoint(others=others) as other:
+        server = RunningServer(dataclasses.replace(front.advert, port=other.port))
+        assert server.health() == {}
+        with pytest.raises(EngineError, match="went away"):
+            server.search({"query": "rocks"})
+        with pytest.raises(EngineError, match="went away"):
+            list(server.ask({"question": "Who?"}))
+        others["/search"] = plain(500, "[" * 50_000)
+        with pytest.raises(EngineError, match="went away"):
+            server.search({"query": "rocks"})
 
 
 def test_settings_of_a_request_go_with_it():
