@@ -1,6 +1,8 @@
 """What Heddle's components of LangChain share: the engine, and where a call is made."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final, Protocol
 
@@ -63,13 +65,35 @@ class Component(BaseModel):
         return Priority[self.priority.upper()]
 
 
-def active_run() -> ActiveRun | None:
+_surrounding: ContextVar[ActiveRun | None] = ContextVar("heddle_active_run", default=None)
+
+
+@contextmanager
+def within(active: ActiveRun) -> Iterator[None]:
+    """Make it the run of what this block calls, also of tasks and threads that it makes.
+
+    Not for a generator that yields within the block: its caller would be in that run, too.
+    """
+    token = _surrounding.set(active)
+    try:
+        yield
+    finally:
+        _surrounding.reset(token)
+
+
+def active_run(config: Mapping[str, Any] | None = None) -> ActiveRun | None:
     """Return the wrapped program's run that calls; None = none does.
 
-    LangChain hands its configuration to all that a node calls.
+    LangChain hands its configuration to all that a node calls. Where a node gives a chain or a
+    graph a `configurable` of its own, such as a `thread_id`, that takes the place of the node's; a
+    context variable then knows the run.
+
+    Args:
+        config: what a call is given; None = nothing.
     """
-    config = var_child_runnable_config.get() or {}
-    active: ActiveRun | None = (config.get("configurable") or {}).get(ACTIVE)
+    around = var_child_runnable_config.get() or {}
+    held = [(one.get("configurable") or {}).get(ACTIVE) for one in (config or {}, around)]
+    active: ActiveRun | None = next((one for one in held if one is not None), _surrounding.get())
     return active
 
 

@@ -2,9 +2,9 @@
 
 import copy
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
@@ -17,7 +17,7 @@ from langgraph.pregel import Pregel
 from heddle.adapters.depths import depths
 from heddle.adapters.engine import Engine
 from heddle.adapters.langchain.chat import ChatHeddle
-from heddle.adapters.langchain.component import ACTIVE, Component
+from heddle.adapters.langchain.component import ACTIVE, Component, active_run, within
 from heddle.adapters.langchain.retriever import HeddleRetriever
 from heddle.adapters.langgraph.contents import contents_of
 from heddle.adapters.langgraph.nodes import PROMPT, START, GraphNode, nodes_of
@@ -31,6 +31,7 @@ FIX = (
     "use heddle.adapters.langchain's ChatHeddle and HeddleRetriever in its nodes, or have Heddle "
     "answer in the place of your own: heddle.wrap(graph, engine, model=True, retriever=True)"
 )
+END: Final = object()  # of a graph's chunks, among which None may be
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +43,18 @@ class GraphRun:
     stand_ins: Mapping[int, object]
 
     def place_of(self, node: str) -> Place:
-        """Return where a call of a node is made."""
-        return Place(self.run, node, self.wrapping.depths.get(node, 0))
+        """Return where a call of a node is made.
+
+        A graph within that has a thread of its own doesn't name the node that it is in.
+        """
+        depths = self.wrapping.depths
+        inner = [name for name in self.wrapping.primitives if name.endswith(f".{node}")]
+        name = inner[0] if node not in depths and len(inner) == 1 else node
+        return Place(self.run, name, depths.get(name, 0))
+
+    def joined(self, stand_ins: Mapping[int, object]) -> Self:
+        """Return the run as a graph within it has it, whose own stand-ins answer there, too."""
+        return replace(self, stand_ins={**self.stand_ins, **stand_ins})
 
 
 def wrapped(
@@ -136,6 +147,35 @@ def _depths_of(graph: Pregel, primitives: dict[str, tuple[str, ...]]) -> dict[st
     return {**found, **inner}
 
 
+@dataclass(slots=True)
+class _Course:
+    """One invocation of a wrapped graph.
+
+    Args:
+        active: its run.
+        engine: carries its calls out.
+        is_own: whether the run began with it; else it is a part of the run that it is called in.
+
+    Mutates: `error`, where it fails.
+    """
+
+    active: GraphRun
+    engine: Engine
+    is_own: bool
+    error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Take in what has ended it, and end the calls that are under way for its run."""
+        self.error = error
+        if self.is_own:
+            self.engine.cancel_run(self.active.run.id)
+
+    def end(self) -> None:
+        """End its run; a part of another run leaves that one going on."""
+        if self.is_own:
+            self.active.wrapping.end(self.active.run, self.error)
+
+
 def _driven(graph: G, wrapping: Wrapping, replaced: _Replaced) -> G:
     """Return a copy of a graph that begins a run with each of its own.
 
@@ -148,51 +188,54 @@ def _driven(graph: G, wrapping: Wrapping, replaced: _Replaced) -> G:
 
         def stream(self, input: Any, config: Any = None, **kwargs: Any) -> Iterator[Any]:
             """Run the graph, as the framework's own method of that name does."""
-            if _is_running(config):
-                yield from super().stream(input, config, **kwargs)
-                return
-            run, error = wrapping.begin(), None
-            chunks = super().stream(input, _carrying(config, begun(run)), **kwargs)
+            course = begun(config)
+            chunks = super().stream(input, _carrying(config, course.active), **kwargs)
             try:
                 # `yield from` would end the graph first, which waits for its nodes' threads.
-                for chunk in chunks:  # noqa: UP028
+                while True:
+                    with within(course.active):
+                        chunk = next(chunks, END)
+                    if chunk is END:
+                        break
                     yield chunk
             except BaseException as raised:
-                error = raised
-                replaced.engine.cancel_run(run.id)
+                course.fail(raised)
                 raise
             finally:
                 chunks.close()
-                wrapping.end(run, error)
+                course.end()
 
         async def astream(
             self, input: Any, config: Any = None, **kwargs: Any
         ) -> AsyncIterator[Any]:
             """Run the graph, as the framework's own method of that name does."""
-            if _is_running(config):
-                async for chunk in super().astream(input, config, **kwargs):
-                    yield chunk
-                return
-            run, error = wrapping.begin(), None
-            chunks = super().astream(input, _carrying(config, begun(run)), **kwargs)
+            course = begun(config)
+            chunks = super().astream(input, _carrying(config, course.active), **kwargs)
             try:
-                async for chunk in chunks:
+                while True:
+                    with within(course.active):
+                        chunk = await anext(chunks, END)
+                    if chunk is END:
+                        break
                     yield chunk
             except BaseException as raised:
-                error = raised
-                replaced.engine.cancel_run(run.id)
+                course.fail(raised)
                 raise
             finally:
                 await chunks.aclose()
-                wrapping.end(run, error)
+                course.end()
 
         @property
         def receipts(self) -> Any:
             """The receipts of the last runs, the newest last."""
             return wrapping.receipts
 
-    def begun(run: Run) -> GraphRun:
-        return GraphRun(run, wrapping, replaced.stand_ins)
+    def begun(config: RunnableConfig | None) -> _Course:
+        outer = active_run(config)
+        if isinstance(outer, GraphRun):
+            return _Course(outer.joined(replaced.stand_ins), replaced.engine, is_own=False)
+        active = GraphRun(wrapping.begin(), wrapping, replaced.stand_ins)
+        return _Course(active, replaced.engine, is_own=True)
 
     old = type(graph)
     Driven.__name__, Driven.__qualname__, Driven.__module__ = (
@@ -212,12 +255,6 @@ def _driven(graph: G, wrapping: Wrapping, replaced: _Replaced) -> G:
 def _callers(wrapping: Wrapping) -> set[str]:
     """Return the nodes of the graph itself that call the engine, or hold such."""
     return {name.partition(".")[0] for name in wrapping.primitives}
-
-
-def _is_running(config: RunnableConfig | None) -> bool:
-    """Whether a call is made within a run, as that of a graph within another one."""
-    around = var_child_runnable_config.get() or {}
-    return any(ACTIVE in (one.get("configurable") or {}) for one in (config or {}, around))
 
 
 def _carrying(config: RunnableConfig | None, active: GraphRun) -> RunnableConfig:

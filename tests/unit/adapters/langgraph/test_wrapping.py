@@ -11,6 +11,7 @@ from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -278,6 +279,55 @@ def test_graphs_in_graphs_are_one_run_with_names_of_both(engine):
         "research.generate",
         "research.rewrite",
     }
+
+
+def with_own_thread(inner: Any) -> Any:
+    """Return a graph whose one node calls another graph, which keeps a thread of its own."""
+
+    def research(state: State) -> State:
+        return inner.invoke(state, {"configurable": {"thread_id": "research"}})
+
+    async def aresearch(state: State) -> State:
+        return await inner.ainvoke(state, {"configurable": {"thread_id": "research"}})
+
+    node = RunnableLambda(research, aresearch, name="research")
+    builder = StateGraph(State).add_node("research", node).add_edge(START, "research")
+    return builder.compile(checkpointer=InMemorySaver())
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_graph_within_that_has_a_thread_of_its_own_is_in_the_run(engine, is_async, is_wrapped):
+    model = FakeListChatModel(responses=["theirs"])
+    builder = program(model, HeddleRetriever(engine=engine))
+    inner = builder.compile(checkpointer=InMemorySaver())
+    # The inner graph's own stand-ins answer in the outer one's run, which has none.
+    found = wrap(inner, engine, model=True) if is_wrapped else inner
+    graph = wrap(with_own_thread(found), engine, **({} if is_wrapped else {"model": True}))
+    if is_async:
+        state = asyncio.run(graph.ainvoke({"question": "when"}, THREAD))
+    else:
+        state = graph.invoke({"question": "when"}, THREAD)
+    assert state["answer"] == "It was Ann Reed."
+    assert engine.nodes == ["research.retrieve", "research.generate"]
+    assert len({by.caller.run for _, by in engine.calls}) == 1
+    assert [by.caller.depth for _, by in engine.calls] == [0, 0]
+    assert graph.receipts[-1].calls_count == 2
+    assert inner.get_state({"configurable": {"thread_id": "research"}}).values == state
+    assert model.invoke("hello").content == "theirs"
+
+
+def test_a_chain_that_is_given_a_session_is_in_its_nodes_run(engine):
+    chain = ANSWER | FakeListChatModel(responses=["theirs"]) | StrOutputParser()
+
+    def think(state: State) -> State:
+        told = {"context": "", "question": state["question"]}
+        return {"answer": chain.invoke(told, {"configurable": {"session_id": "7"}})}
+
+    builder = StateGraph(State).add_node("think", think).add_edge(START, "think")
+    graph = wrap(builder.compile(), engine, model=True)
+    assert graph.invoke({"question": "when"})["answer"] == "It was Ann Reed."
+    assert engine.nodes == ["think"]
 
 
 def test_an_error_of_the_engine_reaches_the_program(engine):
