@@ -1,7 +1,8 @@
 """Models and retrievers of others in whose place Heddle answers, in runs that say so."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
+from inspect import signature
 from typing import Any, Final
 
 from langchain_core.callbacks import (
@@ -62,6 +63,20 @@ def _model_class(kind: Any) -> Any:
     class Redirected(kind):  # type: ignore[misc, valid-type, unused-ignore]
         """A chat model in whose place Heddle's may answer."""
 
+        # LangChain asks a class whether it streams, and this one always seems to.
+
+        def _should_stream(self, *, async_api: bool, **given: Any) -> bool:
+            if _stand_in(self) is None and not _streams(kind, is_async=async_api):
+                return False
+            does: bool = super()._should_stream(async_api=async_api, **given)
+            return does
+
+        def _should_use_protocol_streaming(self, *, async_api: bool, **given: Any) -> bool:
+            if _stand_in(self) is None and not _streams(kind, is_async=async_api):
+                return False
+            does: bool = super()._should_use_protocol_streaming(async_api=async_api, **given)
+            return does
+
         def _generate(
             self,
             messages: list[BaseMessage],
@@ -71,7 +86,8 @@ def _model_class(kind: Any) -> Any:
         ) -> ChatResult:
             target: ChatHeddle | None = _stand_in(self)
             if target is None:
-                found: ChatResult = super()._generate(messages, stop, run_manager, **kwargs)
+                own = super()._generate
+                found: ChatResult = own(messages, stop=stop, **_managed(own, run_manager), **kwargs)
                 return found
             given, form = _asked(self, kwargs)
             result = target._generate(messages, _stop(self, stop), run_manager, **given)
@@ -86,7 +102,10 @@ def _model_class(kind: Any) -> Any:
         ) -> ChatResult:
             target: ChatHeddle | None = _stand_in(self)
             if target is None:
-                found: ChatResult = await super()._agenerate(messages, stop, run_manager, **kwargs)
+                own = super()._agenerate
+                found: ChatResult = await own(
+                    messages, stop=stop, **_managed(own, run_manager), **kwargs
+                )
                 return found
             given, form = _asked(self, kwargs)
             result = await target._agenerate(messages, _stop(self, stop), run_manager, **given)
@@ -101,7 +120,7 @@ def _model_class(kind: Any) -> Any:
         ) -> Iterator[ChatGenerationChunk]:
             target: ChatHeddle | None = _stand_in(self)
             if target is None:
-                yield from super()._stream(messages, stop, run_manager, **kwargs)
+                yield from super()._stream(messages, stop=stop, **_given(run_manager), **kwargs)
                 return
             given, _ = _asked(self, kwargs)
             yield from target._stream(messages, _stop(self, stop), run_manager, **given)
@@ -115,7 +134,8 @@ def _model_class(kind: Any) -> Any:
         ) -> AsyncIterator[ChatGenerationChunk]:
             target: ChatHeddle | None = _stand_in(self)
             if target is None:
-                async for chunk in super()._astream(messages, stop, run_manager, **kwargs):
+                theirs = super()._astream(messages, stop=stop, **_given(run_manager), **kwargs)
+                async for chunk in theirs:
                     yield chunk
                 return
             given, _ = _asked(self, kwargs)
@@ -132,30 +152,56 @@ def _retriever_class(kind: Any) -> Any:
         """A retriever in whose place Heddle's may answer."""
 
         def _get_relevant_documents(
-            self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+            self,
+            query: str,
+            *,
+            run_manager: CallbackManagerForRetrieverRun | None = None,
+            **kwargs: Any,
         ) -> list[Document]:
             target: HeddleRetriever | None = _stand_in(self)
             if target is None:
-                own: list[Document] = super()._get_relevant_documents(
-                    query, run_manager=run_manager, **kwargs
-                )
-                return own
+                own = super()._get_relevant_documents
+                taken = kwargs if kind._expects_other_args else {}
+                found: list[Document] = own(query, **_managed(own, run_manager), **taken)
+                return found
             given = {**_searching(self), **kwargs}
             return target._get_relevant_documents(query, run_manager=run_manager, **given)
 
         async def _aget_relevant_documents(
-            self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+            self,
+            query: str,
+            *,
+            run_manager: AsyncCallbackManagerForRetrieverRun | None = None,
+            **kwargs: Any,
         ) -> list[Document]:
             target: HeddleRetriever | None = _stand_in(self)
             if target is None:
-                own: list[Document] = await super()._aget_relevant_documents(
-                    query, run_manager=run_manager, **kwargs
-                )
-                return own
+                own = super()._aget_relevant_documents
+                taken = kwargs if kind._expects_other_args else {}
+                found: list[Document] = await own(query, **_managed(own, run_manager), **taken)
+                return found
             given = {**_searching(self), **kwargs}
             return await target._aget_relevant_documents(query, run_manager=run_manager, **given)
 
     return _named_as(Redirected, kind)
+
+
+def _streams(kind: Any, *, is_async: bool) -> bool:
+    """Whether a class of models writes piece by piece; asynchronous verbs fall back to sync ones.
+
+    As LangChain judges it.
+    """
+    does = kind._stream is not BaseChatModel._stream
+    return does or (is_async and kind._astream is not BaseChatModel._astream)
+
+
+def _managed(method: Callable[..., Any], run_manager: object) -> dict[str, Any]:
+    """Return the run manager as a keyword, for a method that takes one, as LangChain does."""
+    return {"run_manager": run_manager} if "run_manager" in signature(method).parameters else {}
+
+
+def _given(run_manager: object) -> dict[str, Any]:
+    return {} if run_manager is None else {"run_manager": run_manager}
 
 
 def _named_as(below: Any, kind: Any) -> Any:

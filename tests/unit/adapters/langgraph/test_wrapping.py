@@ -8,9 +8,11 @@ import pytest
 pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-all")
 
 from langchain_core.documents import Document
-from langchain_core.language_models import FakeListChatModel
+from langchain_core.language_models import FakeListChatModel, FakeMessagesListChatModel
+from langchain_core.messages import AIMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
@@ -248,6 +250,39 @@ def test_models_and_retrievers_of_others_are_replaced_within_runs_alone(engine):
     assert type(model).__name__ == "FakeListChatModel"
     again = wrap(builder.compile(), engine, model=True)
     assert again.invoke({"question": "when"})["documents"][0].page_content == "their own passage"
+
+
+class Whole(FakeMessagesListChatModel):
+    """A model that writes its answers whole, and takes no run manager."""
+
+    def _generate(self, messages: Any, stop: Any = None, **kwargs: Any) -> Any:
+        return super()._generate(messages, stop, **kwargs)
+
+
+class Plain(BaseRetriever):
+    """A retriever of the plain form, which takes a query alone."""
+
+    def _get_relevant_documents(self, query: str) -> list[Document]:
+        return [Document(f"theirs of {query}")]
+
+
+def test_what_is_replaced_in_runs_stays_what_it_was_where_it_can_do_less(engine):
+    model, retriever = Whole(responses=[AIMessage("theirs")]), Plain()
+    graph = wrap(program(model, retriever).compile(), engine, model=True, retriever=True)
+    assert graph.invoke({"question": "when"})["answer"] == "It was Ann Reed."
+    assert [document.page_content for document in retriever.invoke("x", k=3)] == ["theirs of x"]
+    assert [part.content for part in model.stream("hello") if part.content] == ["theirs"]
+
+    async def alone() -> list[str]:
+        [found] = await retriever.ainvoke("y", k=3)
+        said = [part.content async for part in model.astream("hello") if part.content]
+        return [found.page_content, *said, (await model.ainvoke("hello")).content]
+
+    assert asyncio.run(alone()) == ["theirs of y", "theirs", "theirs"]
+    other = program(model, retriever).compile()
+    streamed = list(other.stream({"question": "when"}, stream_mode="messages"))
+    assert [part.content for part, _ in streamed] == ["theirs"]
+    assert engine.nodes == ["retrieve", "generate"], "of the wrapped graph alone"
 
 
 def test_nothing_to_schedule_is_an_error_that_names_what_was_looked_at(engine):
