@@ -13,6 +13,7 @@ from weakref import finalize
 import httpx
 import numpy as np
 
+from heddle.adapters.address import server_address, server_key
 from heddle.adapters.loop_clients import LoopClients
 from heddle.adapters.remote_reply import ChatStream, error_of, passage_of
 from heddle.adapters.stream_lines import StreamLines
@@ -48,24 +49,19 @@ class ByUrl:
         tenant: whose documents and caches are used; "" = those without a tenant, or the key's.
 
     Raises:
-        ConfigError: the address is none of HTTP.
+        ConfigError: the address is none of HTTP, or no header can hold the key.
     """
 
     def __init__(self, url: str, *, api_key: str = "", tenant: str = "") -> None:
-        base = url.rstrip("/").removesuffix("/v1")
-        if httpx.URL(base).scheme not in ("http", "https") or not httpx.URL(base).host:
-            raise ConfigError(
-                f"engine {url!r:.80} is no address of a server: use http://HOST:PORT, "
-                "which heddle serve prints"
-            )
+        base, key = server_address(url), server_key(api_key)
         self.url, self.tenant = base, tenant
         self._settings: dict[str, Any] = {
             "base_url": base,
-            "headers": {"Authorization": f"Bearer {api_key}"} if api_key else {},
+            "headers": {"Authorization": f"Bearer {key}"} if key else {},
             "limits": httpx.Limits(max_connections=CONNECTIONS_MAX),
             "trust_env": False,
         }
-        self._key = (base, api_key, tenant)
+        self._key = (base, key, tenant)
         self._of_loops = LoopClients(partial(httpx.AsyncClient, **self._settings))
         self._model = ""
 

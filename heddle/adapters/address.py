@@ -1,0 +1,42 @@
+"""Where a running server is, and the key for it, as a caller gives them."""
+
+from typing import Final
+
+import httpx
+
+from heddle.core.errors import ConfigError
+
+PORT_MAX: Final = 65_535
+
+
+def server_address(url: str) -> str:
+    """Return the address of a server, without a slash or /v1 at its end.
+
+    Raises:
+        ConfigError: it is none of HTTP.
+    """
+    base = url.strip().rstrip("/").removesuffix("/v1")
+    try:
+        parts = httpx.URL(base)
+        parts.host.encode("idna")  # as a connection does, which says in a strange way that it can't
+        is_address = parts.scheme in ("http", "https") and bool(parts.host)
+    except (httpx.InvalidURL, UnicodeError):
+        is_address = False
+    if not is_address or (parts.port or 0) > PORT_MAX:
+        raise ConfigError(
+            f"engine {url!r:.80} is no address of a server: use http://HOST:PORT, "
+            "which heddle serve prints"
+        )
+    return base
+
+
+def server_key(api_key: str) -> str:
+    """Return a key as a header can hold it: without the line end that a file's text ends with.
+
+    Raises:
+        ConfigError: no header can hold it; the message doesn't show it.
+    """
+    key = api_key.strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError("api_key holds a character that no key has: copy the key anew")
+    return key
