@@ -43,6 +43,7 @@ class Address:
         try:
             parts = urlsplit(url)
             port = parts.port
+            (parts.hostname or "").encode("idna")  # as a connection does, of a name of ASCII, too
         except ValueError:
             raise ConfigError(f"{what}: the address can't be read; write {_FORM}") from None
         if "@" in parts.netloc:

@@ -35,6 +35,7 @@ def test_an_address_is_read(url: str, shown: str, is_here: bool, is_readable: bo
         "http://[::1/v1",
         "http://host/v1?key=1",
         "http://ho st/v1",
+        "http://my..host/v1",
         "http://host/v1\r\nX-Evil: 1",
         "http://höst/v1",
         "http://host/v1/chat/completions",
