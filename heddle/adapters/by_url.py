@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -28,13 +29,22 @@ from heddle.adapters.values import (
     RerankCall,
     SearchCall,
 )
+from heddle.app.requests.arguments import patience_s
 from heddle.app.requests.call_identity import CallIdentity
-from heddle.core.errors import Busy, ConfigError, DeadlineExceeded, EngineError, HeddleError
+from heddle.core.errors import (
+    Busy,
+    ConfigError,
+    DeadlineExceeded,
+    EngineError,
+    HeddleError,
+    InputError,
+)
 from heddle.core.tasks import Priority
 
 CONNECT_S: Final = 5.0
 SECONDS: Final = 600.0  # as a server's requests have by default
 AFTER_S: Final = 5.0  # for the server's own word that a deadline has passed
+FAR_S: Final = 1e9  # stands for a deadline that never comes, which JSON can't say
 CONNECTIONS_MAX: Final = 256
 T = TypeVar("T")
 _Call = SearchCall | RerankCall | EmbedCall | None
@@ -255,10 +265,17 @@ class ByUrl:
         return f"/v1/runs/{run}{tenant}"
 
     def _own(self, deadline_s: float | None, priority: Priority | None) -> dict[str, Any]:
-        """Return the fields of a request that name its tenant, deadline and class."""
+        """Return the fields of a request that name its tenant, deadline and class.
+
+        Raises:
+            InputError: the deadline is no number.
+        """
+        own_s = patience_s(deadline_s)
+        if own_s is not None and math.isnan(own_s):
+            raise InputError("deadline_s must be above 0, got nan", param="deadline_s")
         given = {
             "tenant": self.tenant or None,
-            "deadline_s": deadline_s,
+            "deadline_s": None if own_s is None else min(own_s, FAR_S),
             "priority": None if priority is None else priority.name.lower(),
         }
         return {name: value for name, value in given.items() if value is not None}
@@ -278,7 +295,7 @@ def _timeout(deadline_s: float | None, by: CallIdentity | None) -> httpx.Timeout
     """Return how long a silent server is waited for: it ends what is late by itself."""
     ends = [deadline_s, None if by is None else by.seconds_left]
     seconds = min((one for one in ends if one is not None), default=SECONDS)
-    return httpx.Timeout(max(0.0, seconds) + AFTER_S, connect=CONNECT_S)
+    return httpx.Timeout(min(max(0.0, seconds), FAR_S) + AFTER_S, connect=CONNECT_S)
 
 
 @contextmanager

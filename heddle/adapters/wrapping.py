@@ -1,6 +1,7 @@
 """What all wrapped programs share: the runs they begin, and the receipts of those."""
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -65,6 +66,8 @@ class Wrapping:
             raise ConfigError(f"wrap: {error}") from error
         if deadline_s is not None and not deadline_s > 0:
             raise ConfigError(f"wrap: deadline_s must be above 0, got {deadline_s:g}")
+        if deadline_s == math.inf:
+            deadline_s = None
         if on_receipt is not None and not callable(on_receipt):
             raise ConfigError(f"wrap: on_receipt must be callable, got {on_receipt!r:.40}")
         return cls(

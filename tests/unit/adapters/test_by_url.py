@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import math
 from collections.abc import Iterator
 from weakref import ref
 
@@ -10,8 +11,9 @@ import pytest
 
 from heddle.adapters.by_url import ByUrl
 from heddle.adapters.loop_clients import LoopClients
-from heddle.adapters.values import ChatCall, SearchCall
-from heddle.core.errors import EngineError
+from heddle.adapters.values import ChatCall, Found, SearchCall
+from heddle.adapters.wrapping import Wrapping
+from heddle.core.errors import EngineError, InputError
 from tests.helpers.fake_endpoint import FakeEndpoint, Step, piece, plain, stream_head
 from tests.helpers.open_files import check_none_left, open_files
 
@@ -84,3 +86,22 @@ def test_json_that_is_nested_too_deeply_is_no_reply_of_heddle(server: FakeEndpoi
     server.others["/search"] = plain(200, "[" * 50_000)
     with pytest.raises(EngineError, match="something else than JSON"):
         ByUrl(server.url).search(CALL)
+
+
+@pytest.mark.parametrize(("deadline_s", "sent_s"), [(math.inf, 1e9), (1e300, 1e9), (5e6, 5e6)])
+def test_a_deadline_that_hardly_comes_is_sent_as_json_has_it(
+    server: FakeEndpoint, deadline_s: float, sent_s: float
+) -> None:
+    engine, call = ByUrl(server.url), SearchCall("Who?", deadline_s=deadline_s)
+    assert engine.search(call) == asyncio.run(engine.asearch(call)) == Found(())
+    assert [asked.body["deadline_s"] for asked in server.asked] == [sent_s, sent_s]
+    run = Wrapping.of({}, {}, {"deadline_s": deadline_s}).begin()
+    assert engine.search(CALL, run.identity("node", 0)) == Found(())
+    assert server.asked[-1].headers.get("x-heddle-deadline") != "inf"
+
+
+@pytest.mark.parametrize("deadline_s", [math.nan, "soon"])
+def test_a_deadline_that_is_no_number_is_refused(server: FakeEndpoint, deadline_s: object) -> None:
+    with pytest.raises(InputError, match="deadline_s must be"):
+        ByUrl(server.url).search(SearchCall("Who?", deadline_s=deadline_s))
+    assert not server.asked
