@@ -1,11 +1,11 @@
 """A running `heddle serve`, by its address, as an adapter's engine."""
 
 import base64
-import json
 import math
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -18,6 +18,7 @@ from heddle.adapters.address import server_address, server_key
 from heddle.adapters.loop_clients import LoopClients
 from heddle.adapters.remote_reply import ChatStream, error_of, passage_of
 from heddle.adapters.stream_lines import StreamLines
+from heddle.adapters.text_parts import json_bytes, text_parts
 from heddle.adapters.values import (
     ChatCall,
     ChatReply,
@@ -40,6 +41,7 @@ from heddle.core.errors import (
     InputError,
 )
 from heddle.core.tasks import Priority
+from heddle.runtime.clock import SystemClock
 
 CONNECT_S: Final = 5.0
 SECONDS: Final = 600.0  # as a server's requests have by default
@@ -149,15 +151,24 @@ class ByUrl:
         return self._read(_found, await self._aplain("POST", "/v1/search", body, call, by))
 
     def embed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
-        """Embed texts."""
-        return self._read(
-            _embedded, self._plain("POST", "/v1/embeddings", self._embed_body(call), call, by)
+        """Embed texts, in several requests where they are many."""
+        return _joined(
+            [
+                self._read(_embedded, self._plain("POST", "/v1/embeddings", body, one, named))
+                for one, named, body in self._embed_parts(call, by)
+            ]
         )
 
     async def aembed(self, call: EmbedCall, by: CallIdentity | None = None) -> Embedded:
-        """Embed texts."""
-        body = self._embed_body(call)
-        return self._read(_embedded, await self._aplain("POST", "/v1/embeddings", body, call, by))
+        """Embed texts, in several requests where they are many."""
+        return _joined(
+            [
+                self._read(
+                    _embedded, await self._aplain("POST", "/v1/embeddings", body, one, named)
+                )
+                for one, named, body in self._embed_parts(call, by)
+            ]
+        )
 
     def rerank(self, call: RerankCall, by: CallIdentity | None = None) -> Ranked:
         """Rank texts."""
@@ -256,6 +267,27 @@ class ByUrl:
         texts = list(call.texts)
         return {"query": call.query, "documents": texts, "return_documents": False, **own}
 
+    def _embed_parts(
+        self, call: EmbedCall, by: CallIdentity | None
+    ) -> Iterator[tuple[EmbedCall, CallIdentity | None, dict[str, Any]]]:
+        """Yield a call for each request that the texts are sent in, each when the last is answered.
+
+        Raises:
+            DeadlineExceeded: the time of all of them is over.
+        """
+        clock = SystemClock()
+        begun_s = clock.now_s()
+        for number, texts in enumerate(text_parts(call.texts)):
+            part, named = replace(call, texts=texts), by
+            if number and call.deadline_s is not None:
+                left_s = call.deadline_s - (clock.now_s() - begun_s)
+                if left_s <= 0:
+                    raise DeadlineExceeded(f"{self.url} has not answered in time")
+                part = replace(part, deadline_s=left_s)
+            if number and by is not None and by.seconds_left is not None:
+                named = replace(by, seconds_left=by.seconds_left - (clock.now_s() - begun_s))
+            yield part, named, self._embed_body(part)
+
     def _embed_body(self, call: EmbedCall) -> dict[str, Any]:
         own = self._own(call.deadline_s, call.priority)
         return {"input": list(call.texts), "role": call.role, "encoding_format": "base64", **own}
@@ -282,13 +314,12 @@ class ByUrl:
 
 
 def _sent(body: object, by: CallIdentity | None) -> dict[str, Any]:
-    """Return a request's body and headers. All of JSON is ASCII here, so that the server refuses
-    what is no Unicode, as it does in process; httpx's own encoding raises on it."""
+    """Return a request's body and headers. httpx's own encoding raises on what is no Unicode,
+    which the server refuses as it does in process."""
     headers = {} if by is None else by.headers()
     if body is None:
         return {"headers": headers}
-    content = json.dumps(body, allow_nan=False).encode("ascii")
-    return {"headers": {**headers, "Content-Type": "application/json"}, "content": content}
+    return {"headers": {**headers, "Content-Type": "application/json"}, "content": json_bytes(body)}
 
 
 def _timeout(deadline_s: float | None, by: CallIdentity | None) -> httpx.Timeout:
@@ -356,6 +387,13 @@ def _found(body: Mapping[str, Any]) -> Found:
 def _ranked(body: Mapping[str, Any]) -> Ranked:
     texts = (RankedText(one["index"], one["relevance_score"]) for one in body["results"])
     return Ranked(tuple(texts), {"tokens_read": body.get("usage", {}).get("prompt_tokens", 0)})
+
+
+def _joined(parts: list[Embedded]) -> Embedded:
+    if len(parts) == 1:
+        return parts[0]
+    vectors = [vector for part in parts for vector in part.vectors]
+    return Embedded(vectors, sum(part.tokens for part in parts))
 
 
 def _embedded(body: Mapping[str, Any]) -> Embedded:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import math
 from collections.abc import Iterator
 from weakref import ref
@@ -11,9 +12,11 @@ import pytest
 
 from heddle.adapters.by_url import ByUrl
 from heddle.adapters.loop_clients import LoopClients
-from heddle.adapters.values import ChatCall, Found, SearchCall
+from heddle.adapters.values import ChatCall, EmbedCall, Found, SearchCall
 from heddle.adapters.wrapping import Wrapping
+from heddle.app.requests.call_identity import CallIdentity
 from heddle.core.errors import EngineError, InputError
+from heddle.core.tasks import Caller
 from tests.helpers.fake_endpoint import FakeEndpoint, Step, piece, plain, stream_head
 from tests.helpers.open_files import check_none_left, open_files
 
@@ -105,3 +108,39 @@ def test_a_deadline_that_is_no_number_is_refused(server: FakeEndpoint, deadline_
     with pytest.raises(InputError, match="deadline_s must be"):
         ByUrl(server.url).search(SearchCall("Who?", deadline_s=deadline_s))
     assert not server.asked
+
+
+@pytest.mark.parametrize(
+    ("texts", "sizes"),
+    [
+        ([f"text {number}" for number in range(4_100)], [2_048, 2_048, 4]),
+        (["字" * 200_000, "字" * 200_000, "b"], [1, 2]),
+        (["a" * 300, "字" * 1_000], [2]),
+    ],
+)
+def test_many_texts_are_embedded_in_requests_that_a_server_takes(
+    texts: list[str], sizes: list[int]
+) -> None:
+    with FakeEndpoint(dims=4) as server:
+        engine, call = ByUrl(server.url), EmbedCall(texts)
+        found = engine.embed(call)
+        again = asyncio.run(engine.aembed(call))
+        bodies = [asked.body for asked in server.asked]
+        assert [engine.embed(EmbedCall([one])).vectors[0] for one in texts[-3:]] == [
+            *found.vectors[-3:]
+        ]
+    assert [len(body["input"]) for body in bodies] == [*sizes, *sizes]
+    assert [text for body in bodies[: len(sizes)] for text in body["input"]] == texts
+    assert all(len(json.dumps(body, ensure_ascii=False).encode()) < 1 << 20 for body in bodies)
+    assert found == again
+    assert (len(found.vectors), found.tokens) == (len(texts), 7 * len(sizes))
+
+
+def test_later_requests_of_many_texts_have_what_is_left_of_the_time() -> None:
+    texts, caller = ["字" * 300_000] * 2, Caller("run-1", "node", 0)
+    with FakeEndpoint(dims=4) as server:
+        ByUrl(server.url).embed(EmbedCall(texts, deadline_s=60.0), CallIdentity(caller, 50.0))
+        first, second = server.asked
+    assert first.body["deadline_s"] == 60.0 > second.body["deadline_s"] > 0
+    assert float(first.headers["x-heddle-deadline"]) == 50.0
+    assert float(second.headers["x-heddle-deadline"]) < 50.0
