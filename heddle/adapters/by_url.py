@@ -3,8 +3,8 @@
 import base64
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
@@ -48,8 +48,10 @@ SECONDS: Final = 600.0  # as a server's requests have by default
 AFTER_S: Final = 5.0  # for the server's own word that a deadline has passed
 FAR_S: Final = 1e9  # stands for a deadline that never comes, which JSON can't say
 CONNECTIONS_MAX: Final = 256
+MODELS: Final = "/v1/models"
+NO_MODEL: Final = "model_not_found"
 T = TypeVar("T")
-_Call = SearchCall | RerankCall | EmbedCall | None
+_Call = ChatCall | SearchCall | RerankCall | EmbedCall | None
 
 
 class ByUrl:
@@ -90,8 +92,37 @@ class ByUrl:
 
     def chat(self, call: ChatCall, by: CallIdentity | None = None) -> Iterator[str | ChatReply]:
         """Have the LLM go on with a conversation."""
+        was_known = bool(self._model)
+        try:
+            yield from self._chat(call, by)
+            return
+        except InputError as error:
+            if not was_known or error.code != NO_MODEL:
+                raise
+        self._model = ""  # the server was started anew, with another one
+        yield from self._chat(call, by)
+
+    async def achat(
+        self, call: ChatCall, by: CallIdentity | None = None
+    ) -> AsyncIterator[str | ChatReply]:
+        """Have the LLM go on with a conversation."""
+        was_known = bool(self._model)
+        try:
+            async with aclosing(self._achat(call, by)) as items:
+                async for item in items:
+                    yield item
+            return
+        except InputError as error:
+            if not was_known or error.code != NO_MODEL:
+                raise
+        self._model = ""
+        async with aclosing(self._achat(call, by)) as items:
+            async for item in items:
+                yield item
+
+    def _chat(self, call: ChatCall, by: CallIdentity | None) -> Iterator[str | ChatReply]:
         if not self._model:
-            self._model = self._read(_llm, self._plain("GET", "/v1/models", None, None, None))
+            self._model = self._read(_llm, self._plain("GET", MODELS, None, call, by))
         stream, lines = ChatStream(self._model), StreamLines()
         with (
             _words(self.url),
@@ -111,13 +142,11 @@ class ByUrl:
                 yield from stream.items(line)
             yield stream.reply()
 
-    async def achat(
-        self, call: ChatCall, by: CallIdentity | None = None
-    ) -> AsyncIterator[str | ChatReply]:
-        """Have the LLM go on with a conversation."""
+    async def _achat(
+        self, call: ChatCall, by: CallIdentity | None
+    ) -> AsyncGenerator[str | ChatReply, None]:
         if not self._model:
-            models = await self._aplain("GET", "/v1/models", None, None, None)
-            self._model = self._read(_llm, models)
+            self._model = self._read(_llm, await self._aplain("GET", MODELS, None, call, by))
         stream, lines = ChatStream(self._model), StreamLines()
         with _words(self.url):
             client = await self._of_loops.client()

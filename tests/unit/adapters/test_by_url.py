@@ -10,14 +10,15 @@ from weakref import ref
 import httpx
 import pytest
 
+from heddle.adapters import by_url
 from heddle.adapters.by_url import ByUrl
 from heddle.adapters.loop_clients import LoopClients
 from heddle.adapters.values import ChatCall, EmbedCall, Found, SearchCall
 from heddle.adapters.wrapping import Wrapping
 from heddle.app.requests.call_identity import CallIdentity
-from heddle.core.errors import EngineError, InputError
+from heddle.core.errors import DeadlineExceeded, EngineError, InputError
 from heddle.core.tasks import Caller
-from tests.helpers.fake_endpoint import FakeEndpoint, Step, piece, plain, stream_head
+from tests.helpers.fake_endpoint import FakeEndpoint, Reply, Step, piece, plain, stream_head
 from tests.helpers.open_files import check_none_left, open_files
 
 CALL = SearchCall("Who keeps it?", topk=1)
@@ -25,9 +26,8 @@ CALL = SearchCall("Who keeps it?", topk=1)
 
 @pytest.fixture
 def server() -> Iterator[FakeEndpoint]:
-    models = plain(200, {"data": [{"id": "tiny", "kind": "llm"}]})
     found = plain(200, {"passages": []})
-    with FakeEndpoint(others={"/search": found, "/models": models}) as running:
+    with FakeEndpoint(others={"/search": found, "/models": models("tiny")}) as running:
         yield running
 
 
@@ -144,3 +144,55 @@ def test_later_requests_of_many_texts_have_what_is_left_of_the_time() -> None:
     assert first.body["deadline_s"] == 60.0 > second.body["deadline_s"] > 0
     assert float(first.headers["x-heddle-deadline"]) == 50.0
     assert float(second.headers["x-heddle-deadline"]) < 50.0
+
+
+def models(name: str) -> Reply:
+    """Return a server's list of models, of which one writes."""
+    return plain(200, {"data": [{"id": name, "kind": "llm"}]})
+
+
+def said(engine: ByUrl, is_async: bool) -> str:
+    """Return the text of an answer."""
+    call = ChatCall([{"role": "user", "content": "Who?"}])
+
+    async def ask() -> list[object]:
+        return [item async for item in engine.achat(call)]
+
+    *pieces, reply = asyncio.run(ask()) if is_async else engine.chat(call)
+    assert "".join(pieces) == reply.text
+    return reply.text
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_server_that_is_started_with_another_model_goes_on_answering(
+    server: FakeEndpoint, is_async: bool
+) -> None:
+    error = {"message": "model: it is not offered here", "code": "model_not_found"}
+    engine = ByUrl(server.url)
+    assert said(engine, is_async) == "Ada keeps it."
+    server.others["/models"] = models("large")
+    server.instead = lambda asked: (
+        plain(404, {"error": error}) if asked.body and asked.body.get("model") == "tiny" else None
+    )
+    assert said(engine, is_async) == "Ada keeps it."
+    assert [one.body["model"] for one in server.generations] == ["tiny", "tiny", "large"]
+    server.others["/models"] = models("tiny")
+    engine = ByUrl(server.url)
+    with pytest.raises(InputError, match="not offered here"):
+        said(engine, is_async)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_server_that_is_silent_about_its_models_is_late_as_the_call_is(
+    server: FakeEndpoint, is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_url, "AFTER_S", 0.0)
+    server.others["/models"] = (Step.HANG,)
+    call = ChatCall([{"role": "user", "content": "Who?"}], deadline_s=0.05)
+
+    async def ask() -> None:
+        async for _ in ByUrl(server.url).achat(call):
+            pass
+
+    with pytest.raises(DeadlineExceeded, match="has not answered in time"):
+        asyncio.run(ask()) if is_async else list(ByUrl(server.url).chat(call))
