@@ -1,5 +1,6 @@
 """Where a running server is, and the key for it, as a caller gives them."""
 
+import ssl
 from typing import Final
 
 import httpx
@@ -28,6 +29,14 @@ def server_address(url: str) -> str:
             "which heddle serve prints"
         )
     return base
+
+
+def server_trust(address: str) -> ssl.SSLContext | bool:
+    """Return which certificates of an address are trusted, as httpx takes it.
+
+    They are those that come with httpx, or those that SSL_CERT_FILE or SSL_CERT_DIR names.
+    """
+    return httpx.create_ssl_context() if address.startswith("https:") else True
 
 
 def server_key(api_key: str) -> str:

@@ -14,7 +14,7 @@ from weakref import finalize
 import httpx
 import numpy as np
 
-from heddle.adapters.address import server_address, server_key
+from heddle.adapters.address import server_address, server_key, server_trust
 from heddle.adapters.loop_clients import LoopClients
 from heddle.adapters.remote_reply import ChatStream, error_of, passage_of
 from heddle.adapters.stream_lines import StreamLines
@@ -50,6 +50,7 @@ FAR_S: Final = 1e9  # stands for a deadline that never comes, which JSON can't s
 CONNECTIONS_MAX: Final = 256
 MODELS: Final = "/v1/models"
 NO_MODEL: Final = "model_not_found"
+UNTRUSTED: Final = "CERTIFICATE_VERIFY_FAILED"
 T = TypeVar("T")
 _Call = ChatCall | SearchCall | RerankCall | EmbedCall | None
 
@@ -76,7 +77,7 @@ class ByUrl:
             "trust_env": False,
         }
         self._key = (base, key, tenant)
-        self._of_loops = LoopClients(partial(httpx.AsyncClient, **self._settings))
+        self._of_loops = LoopClients(partial(_async_client, self._settings))
         self._model = ""
 
     def __eq__(self, other: object) -> bool:
@@ -228,7 +229,7 @@ class ByUrl:
 
     @cached_property
     def _client(self) -> httpx.Client:
-        client = httpx.Client(**self._settings)
+        client = httpx.Client(**self._settings, verify=server_trust(self.url))
         finalize(self, client.close)  # components make engines, and few programs close those
         return client
 
@@ -342,6 +343,10 @@ class ByUrl:
         return {name: value for name, value in given.items() if value is not None}
 
 
+def _async_client(settings: Mapping[str, Any]) -> httpx.AsyncClient:
+    return httpx.AsyncClient(**settings, verify=server_trust(settings["base_url"]))
+
+
 def _sent(body: object, by: CallIdentity | None) -> dict[str, Any]:
     """Return a request's body and headers. httpx's own encoding raises on what is no Unicode,
     which the server refuses as it does in process."""
@@ -374,6 +379,8 @@ def _words(url: str) -> Iterator[None]:
         raise Busy(words, wait_s=1.0) from error
     except httpx.ConnectError as error:
         words = "can't be reached: is `heddle serve` started there?"
+        if UNTRUSTED in str(error):
+            words = "has a certificate that isn't trusted here: SSL_CERT_FILE names others"
         raise EngineError(words, engine=url, request_ids=()) from error
     except httpx.TimeoutException as error:
         raise DeadlineExceeded(f"{url} has not answered in time") from error

@@ -4,7 +4,11 @@ import asyncio
 import gc
 import json
 import math
+import ssl
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from weakref import ref
 
 import httpx
@@ -18,6 +22,7 @@ from heddle.adapters.wrapping import Wrapping
 from heddle.app.requests.call_identity import CallIdentity
 from heddle.core.errors import DeadlineExceeded, EngineError, InputError
 from heddle.core.tasks import Caller
+from tests.helpers.certificates import Certificate, self_signed
 from tests.helpers.fake_endpoint import FakeEndpoint, Reply, Step, piece, plain, stream_head
 from tests.helpers.open_files import check_none_left, open_files
 
@@ -196,3 +201,44 @@ def test_a_server_that_is_silent_about_its_models_is_late_as_the_call_is(
 
     with pytest.raises(DeadlineExceeded, match="has not answered in time"):
         asyncio.run(ask()) if is_async else list(ByUrl(server.url).chat(call))
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[tuple[str, Certificate]]:
+    """The address of a server whose certificate no authority has signed, and the certificate."""
+    certificate = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificate)
+
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "16")
+            self.end_headers()
+            self.wfile.write(b'{"passages": []}')
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"https://127.0.0.1:{server.server_port}", certificate
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_certificate_of_ones_own_is_trusted_where_it_is_named(
+    secure: tuple[str, Certificate], is_async: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found() -> Found:
+        engine = ByUrl(secure[0])
+        return asyncio.run(engine.asearch(CALL)) if is_async else engine.search(CALL)
+
+    with pytest.raises(EngineError, match="certificate that isn't trusted here: SSL_CERT_FILE"):
+        found()
+    monkeypatch.setenv("SSL_CERT_FILE", str(secure[1].certificate))
+    assert found() == Found(())
