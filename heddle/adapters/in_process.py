@@ -2,11 +2,12 @@
 
 import asyncio
 import secrets
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
 from enum import Enum
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from heddle.adapters.values import (
     ChatCall,
@@ -35,6 +36,7 @@ from heddle.runtime.handle import Handle
 from heddle.runtime.receipt import Receipt
 
 T = TypeVar("T")
+S = TypeVar("S", Handle, Future[Vectors])
 
 
 class InProcess:
@@ -125,10 +127,15 @@ class InProcess:
         with calling(by):
             return submit()
 
-    async def _submit_aside(self, submit: Callable[[], T], by: CallIdentity | None) -> T:
+    async def _submit_aside(self, submit: Callable[[], S], by: CallIdentity | None) -> S:
         """Submit from a thread, as `submit` waits for the runtime's."""
-        with calling(by):
-            return await asyncio.to_thread(submit)
+        submission = _Submission(submit)
+        try:
+            with calling(by):
+                return await asyncio.to_thread(submission.carry_out)
+        except asyncio.CancelledError:
+            submission.leave()
+            raise
 
     def _searching(self, call: SearchCall) -> Callable[[], Handle]:
         return lambda: self.server.submit_search(
@@ -231,10 +238,44 @@ class _Chat:
         )
 
 
-def _leave(handle: Handle) -> None:
+class _Submission(Generic[S]):
+    """A request that is submitted in another thread, and may be left before it is.
+
+    Args:
+        submit: admits the request.
+    """
+
+    def __init__(self, submit: Callable[[], S]) -> None:
+        self._submit: Callable[[], S] = submit
+        self._lock = threading.Lock()
+        self._admitted: S | None = None
+        self._is_left = False
+
+    def carry_out(self) -> S:
+        """Admit the request; one that was left meanwhile is ended at once."""
+        admitted = self._submit()
+        with self._lock:
+            self._admitted = admitted
+            is_left = self._is_left
+        if is_left:
+            _leave(admitted)
+        return admitted
+
+    def leave(self) -> None:
+        """End the request, now or when it is admitted."""
+        with self._lock:
+            self._is_left = True
+            admitted = self._admitted
+        if admitted is not None:
+            _leave(admitted)
+
+
+def _leave(admitted: Handle | Future[Vectors]) -> None:
     """End a request that its caller has left before its end."""
-    if not handle.is_done:
-        handle.cancel_soon()
+    if isinstance(admitted, Future):
+        admitted.cancel()
+    elif not admitted.is_done:
+        admitted.cancel_soon()
 
 
 def _waited(handle: Handle) -> Answer:
