@@ -157,5 +157,15 @@ def _calls(text: str, known: set[str]) -> list[ToolCall]:
         arguments = call.get("arguments", call.get("parameters"))
         if not isinstance(arguments, dict):
             return []
-        found.append(ToolCall(name, json.dumps(arguments, ensure_ascii=False)))
+        found.append(ToolCall(name, _json(arguments)))
     return found
+
+
+def _json(arguments: dict[str, Any]) -> str:
+    """Return arguments as text; half a character, which a model may write, stays an escape."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(arguments)
+    return text

@@ -115,6 +115,7 @@ def test_a_template_without_tools_gets_them_as_text():
 
 TEXT = json.dumps(CALL)
 ONE = (ToolCall("find", json.dumps(CALL["arguments"], ensure_ascii=False)),)
+HALF = (ToolCall("find", '{"at": "\\ud83d"}'),)  # no text can be sent that holds half a character
 
 
 @pytest.mark.parametrize(
@@ -126,6 +127,7 @@ ONE = (ToolCall("find", json.dumps(CALL["arguments"], ensure_ascii=False)),)
         (f"Let me look.\n<tool_call>\n{TEXT}\n</tool_call>\n<tool_call>{TEXT}", ONE * 2),
         (TEXT.replace("arguments", "parameters"), ONE),
         ("It is at sea.", ()),
+        (json.dumps({"name": "find", "arguments": {"at": "\ud83d"}}), HALF),
         (TEXT[:-3], ()),
         ('{"name": "other", "arguments": {}}', ()),
         ('{"name": "find", "arguments": "x"}', ()),
