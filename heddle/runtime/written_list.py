@@ -13,7 +13,7 @@ def as_lines(text: str) -> tuple[str, ...]:
     if stripped.startswith("["):
         items = _json_or_none(stripped)
         if isinstance(items, list):
-            return tuple(str(item).strip() for item in items if str(item).strip())[:ITEMS_MAX]
+            return tuple(text for item in items if (text := _text(item)))[:ITEMS_MAX]
     lines = (_line(line) for line in stripped.splitlines())
     return tuple(line for line in lines if line)[:ITEMS_MAX]
 
@@ -61,7 +61,12 @@ class WrittenList:
             if not isinstance(value, str) and end == len(rest):
                 return  # a number may go on
             self._rest = rest[end:]
-            yield str(value).strip()
+            yield _text(value)
+
+
+def _text(item: object) -> str:
+    """Return an item as text. JSON can escape half a character, which no output can hold."""
+    return str(item).strip().encode(errors="replace").decode()
 
 
 def _line(line: str) -> str:
@@ -71,7 +76,7 @@ def _line(line: str) -> str:
         line = rest.strip()
     if line.startswith('"'):
         value = _json_or_none(line)
-        line = value.strip() if isinstance(value, str) else line.strip('"')
+        line = _text(value) if isinstance(value, str) else line.strip('"')
     return "" if line in "[]" else line
 
 

@@ -29,6 +29,8 @@ class TestAsLines:
             ("in 3.5 years", ("in 3.5 years",)),
             ('[\n"who",\n"when"\n', ("who", "when")),
             ('"unclosed', ("unclosed",)),
+            ('["who is \\ud83d", "\\ud83d\\ude00"]', ("who is ?", "😀")),
+            ('1. "who is \\ud83d"', ("who is ?",)),
             ("[not json", ("[not json",)),
             ("", ()),
             ("  \n ", ()),
