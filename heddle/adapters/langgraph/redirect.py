@@ -1,6 +1,7 @@
 """Models and retrievers of others in whose place Heddle answers, in runs that say so."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from inspect import signature
 from typing import Any, Final
@@ -27,6 +28,7 @@ from heddle.core.errors import ConfigError
 OWN_FIELDS: Final = ("max_tokens", "temperature", "top_p", "seed")
 REDIRECTED: Final = "heddle_may_stand_in"
 DEFAULT_K: Final = 4  # of LangChain's vector stores
+PARSED: Final = "parsed"  # where OpenAI's client puts what an answer is read as
 
 
 def may_stand_in(owner: BaseChatModel | BaseRetriever) -> None:
@@ -122,8 +124,10 @@ def _model_class(kind: Any) -> Any:
             if target is None:
                 yield from super()._stream(messages, stop=stop, **_given(run_manager), **kwargs)
                 return
-            given, _ = _asked(self, kwargs)
-            yield from target._stream(messages, _stop(self, stop), run_manager, **given)
+            given, form = _asked(self, kwargs)
+            written = Written(form)
+            for chunk in target._stream(messages, _stop(self, stop), run_manager, **given):
+                yield written.taken(chunk)
 
         async def _astream(
             self,
@@ -138,10 +142,10 @@ def _model_class(kind: Any) -> Any:
                 async for chunk in theirs:
                     yield chunk
                 return
-            given, _ = _asked(self, kwargs)
-            own_stop = _stop(self, stop)
+            given, form = _asked(self, kwargs)
+            written, own_stop = Written(form), _stop(self, stop)
             async for chunk in target._astream(messages, own_stop, run_manager, **given):
-                yield chunk
+                yield written.taken(chunk)
 
     return _named_as(Redirected, kind)
 
@@ -240,8 +244,31 @@ def _parsed(result: ChatResult, form: type[BaseModel] | None) -> ChatResult:
     """
     if form is not None:
         message = result.generations[0].message
-        message.additional_kwargs["parsed"] = form.model_validate_json(str(message.content))
+        message.additional_kwargs[PARSED] = form.model_validate_json(str(message.content))
     return result
+
+
+@dataclass(slots=True)
+class Written:
+    """An answer in chunks, the last of which says what the whole is read as.
+
+    Args:
+        form: the class that it is read as; None = it stays text.
+
+    Mutates: `text` grows, and the last chunk's message.
+    """
+
+    form: type[BaseModel] | None
+    text: str = ""
+
+    def taken(self, chunk: ChatGenerationChunk) -> ChatGenerationChunk:
+        """Take a chunk in, and return it."""
+        self.text += str(chunk.message.content)
+        is_last = getattr(chunk.message, "chunk_position", None) == "last"
+        if self.form is not None and is_last:
+            parsed = self.form.model_validate_json(self.text)
+            chunk.message.additional_kwargs[PARSED] = parsed
+        return chunk
 
 
 def _searching(retriever: BaseRetriever) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
+from pydantic import BaseModel
 
 from heddle import wrap
 from heddle.adapters.langchain import (
@@ -250,6 +251,41 @@ def test_models_and_retrievers_of_others_are_replaced_within_runs_alone(engine):
     assert type(model).__name__ == "FakeListChatModel"
     again = wrap(builder.compile(), engine, model=True)
     assert again.invoke({"question": "when"})["documents"][0].page_content == "their own passage"
+
+
+class Year(BaseModel):
+    year: int
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("mode", ["updates", "messages"])
+def test_a_form_is_read_in_streams_as_elsewhere(engine, mode, is_async):
+    openai = pytest.importorskip("langchain_openai", reason="langchain-openai isn't installed")
+    engine.write = lambda call: '{"year": 1823}'
+    model = openai.ChatOpenAI(model="theirs", api_key="none", base_url="http://127.0.0.1:9")
+    judge = model.with_structured_output(Year)
+
+    def think(state: State) -> State:
+        return {"tries": judge.invoke("When?").year}
+
+    async def athink(state: State) -> State:
+        return {"tries": (await judge.ainvoke("When?")).year}
+
+    node = RunnableLambda(think, athink, name="think")
+    builder = StateGraph(State).add_node("think", node).add_edge(START, "think")
+    graph = wrap(builder.compile(checkpointer=InMemorySaver()), engine, model=True)
+
+    async def stream() -> None:
+        async for _ in graph.astream({}, THREAD, stream_mode=mode):
+            pass
+
+    if is_async:
+        asyncio.run(stream())
+    else:
+        list(graph.stream({}, THREAD, stream_mode=mode))
+    assert graph.get_state(THREAD).values == {"tries": 1823}
+    [(call, _)] = engine.calls
+    assert call.response_format["json_schema"]["schema"]["required"] == ["year"]
 
 
 class Whole(FakeMessagesListChatModel):
