@@ -1,8 +1,8 @@
 """What a node of a graph holds: models, retrievers and prompts, however deep they lie."""
 
-import inspect
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -94,9 +94,7 @@ def _parts(one: object) -> Iterator[tuple[str, object]]:
 
 def _of_function(function: FunctionType) -> Iterator[tuple[str, object]]:
     names = set(_names(function.__code__))
-    yield from _named(
-        {**inspect.getclosurevars(function).nonlocals, **_globals(function, names)}, function
-    )
+    yield from _named({**dict(_nonlocals(function)), **_globals(function, names)}, function)
     for default in (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()):
         yield "", default
     wrapped = getattr(function, "__wrapped__", None)
@@ -126,6 +124,13 @@ def _attributes(owner: object, function: Callable[..., object]) -> Iterator[tupl
         method = getattr(type(owner), name, None)  # a helper method that the code calls
         if isinstance(method, FunctionType) and not isinstance(owner, ModuleType):
             yield "", MethodType(method, owner)
+
+
+def _nonlocals(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield the variables of a function's closure that have a value already."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):
+            yield name, cell.cell_contents
 
 
 def _globals(function: FunctionType, names: set[str]) -> dict[str, object]:

@@ -78,6 +78,15 @@ def test_where_a_node_may_hold_its_components(node: Any, names: list[str]):
     assert sorted(name for name, _ in contents_of(node).found) == names
 
 
+def test_a_variable_that_has_no_value_yet_is_no_part():
+    def node(state: dict) -> dict:
+        return later(MODEL.invoke(state["question"]))
+
+    assert [name for name, _ in contents_of(node).found] == ["MODEL"]
+    later = str
+    assert "x" in node({"question": "Who?"})
+
+
 def test_the_parts_of_a_chain():
     kinds = {type(one) for _, one in contents_of(chain(FakeListChatModel(responses=[]))).found}
     assert kinds == {HeddleRetriever, ChatPromptTemplate, FakeListChatModel}
