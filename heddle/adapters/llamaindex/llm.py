@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import aclosing, closing
-from typing import Any
+from typing import Any, Final
 
 from llama_index.core.base.llms.generic_utils import (
     achat_to_completion_decorator,
@@ -39,6 +39,8 @@ from heddle.adapters.llamaindex.replies import piece_response, reply_response
 from heddle.adapters.run import current_place
 from heddle.adapters.values import ChatCall, ChatReply
 from heddle.core.errors import InputError
+
+CHOICES: Final = ("none", "auto", "required")
 
 
 class HeddleLLM(EngineFields, FunctionCallingLLM):
@@ -184,6 +186,8 @@ class HeddleLLM(EngineFields, FunctionCallingLLM):
             for one in said
         ]
         choice = "required" if tool_required and tool_choice is None else tool_choice
+        if isinstance(choice, str) and choice not in CHOICES:  # LlamaIndex's word for a function
+            choice = {"type": "function", "function": {"name": choice}}
         formed = [tool.metadata.to_openai_tool(skip_length_check=True) for tool in tools]
         given = {"tool_choice": choice, "parallel_tool_calls": allow_parallel_tool_calls}
         return {

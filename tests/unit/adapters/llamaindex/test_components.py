@@ -89,6 +89,22 @@ def test_a_program_gets_its_object_by_a_call_of_a_tool():
     assert call.tools[0]["function"]["name"] == "Year"
 
 
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("Year", {"type": "function", "function": {"name": "Year"}}),
+        ("auto", "auto"),
+        (None, "required"),
+    ],
+)
+def test_a_tool_may_be_chosen_by_its_name_alone(choice, sent):
+    engine = ScriptedEngine(lambda call: CALL)
+    tool = FunctionTool.from_defaults(lambda year: year, name="Year", description="Looks.")
+    llm = HeddleLLM(engine=engine)
+    llm.chat_with_tools([tool], "When?", tool_required=True, tool_choice=choice)
+    assert engine.calls[-1][0].tool_choice == sent
+
+
 def test_calls_and_their_results_go_back_to_the_model():
     engine = ScriptedEngine(lambda call: CALL)
     llm = HeddleLLM(engine=engine)
