@@ -3,7 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from heddle.adapters.values import ChatCall, ChatReply
+from heddle.app.chat.tools import moved
 from heddle.app.requests.arguments import member_named
 from heddle.app.setting import did_you_mean
 from heddle.core.errors import InputError
@@ -37,7 +40,7 @@ def chat_call(
     Args:
         messages: in OpenAI's form.
         options: by OpenAI's names, such as `max_tokens`, and `deadline_s` and `priority`; None says
-            as much as leaving it out.
+            as much as leaving it out. A `response_format` may be a class of pydantic.
         tools: functions in OpenAI's form that the LLM may call.
 
     Raises:
@@ -55,6 +58,8 @@ def chat_call(
                 param=name,
             )
     taken: dict[str, Any] = {name: given[name] for name in TAKEN if name in given}
+    if "response_format" in taken:
+        taken["response_format"] = _form(taken["response_format"])
     if "max_completion_tokens" in given:
         taken["max_tokens"] = given["max_completion_tokens"]
     if "priority" in given:
@@ -62,6 +67,15 @@ def chat_call(
     stop = given.get("stop", ())
     stops = (stop,) if isinstance(stop, str) else tuple(stop)
     return ChatCall(messages, stop=stops, tools=tools, **taken)
+
+
+def _form(response_format: Any) -> Any:  # noqa: ANN401 - as a caller gives it
+    """Return a form as JSON has it: frameworks' users also give a class of pydantic."""
+    if not isinstance(response_format, type) or not issubclass(response_format, BaseModel):
+        return response_format
+    schema = moved(response_format.model_json_schema(), "#")
+    inner = {"name": response_format.__name__, "schema": schema}
+    return {"type": "json_schema", "json_schema": inner}
 
 
 def usage_json(reply: ChatReply) -> dict[str, Any]:

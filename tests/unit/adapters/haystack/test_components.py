@@ -11,6 +11,7 @@ from haystack import Document, Pipeline
 from haystack.components.generators.utils import _convert_streaming_chunks_to_chat_message
 from haystack.dataclasses import ChatMessage, StreamingChunk
 from haystack.tools import Tool
+from pydantic import BaseModel
 
 from heddle.adapters.haystack import (
     HeddleChatGenerator,
@@ -73,6 +74,22 @@ def test_a_call_has_the_options_of_both_places_and_the_tools():
     assert call.tools[0]["function"]["name"] == "look"
     assert HeddleChatGenerator(engine).run([]) == {"replies": []}
     assert len(engine.calls) == 1
+
+
+class Year(BaseModel):
+    """When it was built."""
+
+    year: int
+
+
+def test_a_form_may_be_a_class_as_with_openai_s_generator():
+    engine = ScriptedEngine()
+    HeddleChatGenerator(engine, generation_kwargs={"response_format": Year}).run("When?")
+    [(call, _)] = engine.calls
+    form = json.loads(json.dumps(call.response_format))
+    assert form["type"] == "json_schema"
+    assert form["json_schema"]["schema"]["required"] == ["year"]
+    assert form["json_schema"]["schema"]["additionalProperties"] is False
 
 
 @pytest.mark.parametrize(
