@@ -68,19 +68,24 @@ def read_remote_name(name: str, what: str, environment: Mapping[str, str]) -> Re
     if len(model) > NAME_CHARS_MAX:
         raise ConfigError(f"{what}: the name after # has more than {NAME_CHARS_MAX} characters")
     base = environment.get(BASE_URL_VARIABLE) or OPENAI_URL
-    openai_key = Secret(environment.get(OPENAI_KEY_VARIABLE, ""), OPENAI_KEY_VARIABLE)
     if where == OPENAI or name == OPENAI:
         if not model:
             raise ConfigError(f"{what}: {OPENAI} has many models; name one: {OPENAI}#NAME")
-        return RemoteName((Address.of(base, BASE_URL_VARIABLE),), model, openai_key)
+        address = Address.of(base, BASE_URL_VARIABLE)
+        return RemoteName((address,), model, _key_in(OPENAI_KEY_VARIABLE, environment))
     urls = [url.strip() for url in where.split(",")]
     if len(urls) > SERVERS_MAX:
         raise ConfigError(f"{what} names {len(urls)} addresses; at most {SERVERS_MAX} can be used")
     if "#" in where:
         raise ConfigError(f"{what}: write #NAME once, behind the last address: all run one model")
     addresses = tuple(dict.fromkeys(Address.of(url, what) for url in urls))
-    key = Secret(environment.get(KEY_VARIABLE, ""), KEY_VARIABLE)
+    key = _key_in(KEY_VARIABLE, environment)
     if not key.value and BASE_URL_VARIABLE in environment:
         is_openai = addresses == (Address.of(base, BASE_URL_VARIABLE),)
-        key = openai_key if is_openai else NO_KEY
+        key = _key_in(OPENAI_KEY_VARIABLE, environment) if is_openai else NO_KEY
     return RemoteName(addresses, model, key)
+
+
+def _key_in(variable: str, environment: Mapping[str, str]) -> Secret:
+    """Return the key of a variable; called for the one that is sent, as another may be no key."""
+    return Secret(environment.get(variable, ""), variable)

@@ -59,6 +59,8 @@ def test_openai_is_asked_at_its_address_or_at_the_environments() -> None:
         ({"OPENAI_API_KEY": "sk-openai", "OPENAI_BASE_URL": "https://other/v1"}, ""),
         ({"OPENAI_API_KEY": "sk-openai", "OPENAI_BASE_URL": f"{LOCAL}/"}, "sk-openai"),
         (KEYS, "own-key"),
+        ({"OPENAI_API_KEY": "your key here"}, ""),
+        ({**KEYS, "OPENAI_API_KEY": "your key here"}, "own-key"),
     ],
 )
 def test_openais_key_goes_to_the_address_that_it_belongs_to(
