@@ -124,8 +124,12 @@ class HttpClient:
         self, connection: Connection, data: bytes, sink: ResponseSink
     ) -> RemoteProblem | None:
         done: asyncio.Future[RemoteProblem | None] = asyncio.get_running_loop().create_future()
+        is_over = False
 
         def on_done(problem: RemoteProblem | None) -> None:
+            nonlocal is_over
+            is_over = True
+            self._busy.discard(connection)
             if not done.done():
                 done.set_result(problem)
 
@@ -134,10 +138,10 @@ class HttpClient:
         try:
             return await done
         except asyncio.CancelledError:
-            connection.hang_up()
+            if not is_over:  # else the connection may carry the next request already
+                connection.hang_up()
+                self._busy.discard(connection)
             raise
-        finally:
-            self._busy.discard(connection)
 
     async def _connect(self, *, is_fresh: bool) -> Connection:
         while self._idle and not is_fresh:
