@@ -20,7 +20,7 @@ def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
         return seconds
     try:
         at = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)

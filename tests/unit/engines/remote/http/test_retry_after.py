@@ -22,6 +22,7 @@ NOW = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "Fri, 01 May 99999999999999 12:00:07 GMT"}, None),
         ({"retry-after": ""}, None),
     ],
 )
