@@ -24,11 +24,18 @@ def server_address(url: str) -> str:
     except (httpx.InvalidURL, UnicodeError):
         is_address = False
     if not is_address or (parts.port or 0) > PORT_MAX:
+        shown = url.rpartition("@")[2]  # what stands before may be a password
         raise ConfigError(
-            f"engine {url!r:.80} is no address of a server: use http://HOST:PORT, "
+            f"engine {shown!r:.80} is no address of a server: use http://HOST:PORT, "
             "which heddle serve prints"
         )
     return base
+
+
+def shown_address(address: str) -> str:
+    """Return an address for errors and logs: without a user and a password."""
+    parts = httpx.URL(address)
+    return str(parts.copy_with(userinfo=b"")) if parts.userinfo else address
 
 
 def server_trust(address: str) -> ssl.SSLContext | bool:

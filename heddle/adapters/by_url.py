@@ -14,7 +14,12 @@ from weakref import finalize
 import httpx
 import numpy as np
 
-from heddle.adapters.address import server_address, server_key, server_trust
+from heddle.adapters.address import (
+    server_address,
+    server_key,
+    server_trust,
+    shown_address,
+)
 from heddle.adapters.loop_clients import LoopClients
 from heddle.adapters.remote_reply import ChatStream, error_of, passage_of
 from heddle.adapters.stream_lines import StreamLines
@@ -89,7 +94,7 @@ class ByUrl:
     @property
     def name(self) -> str:
         """What names the engine in messages."""
-        return self.url
+        return shown_address(self.url)
 
     def chat(self, call: ChatCall, by: CallIdentity | None = None) -> Iterator[str | ChatReply]:
         """Have the LLM go on with a conversation."""
@@ -126,7 +131,7 @@ class ByUrl:
             self._model = self._read(_llm, self._plain("GET", MODELS, None, call, by))
         stream, lines = ChatStream(self._model), StreamLines()
         with (
-            _words(self.url),
+            _words(self.name),
             self._client.stream(
                 "POST",
                 "/v1/chat/completions",
@@ -149,7 +154,7 @@ class ByUrl:
         if not self._model:
             self._model = self._read(_llm, await self._aplain("GET", MODELS, None, call, by))
         stream, lines = ChatStream(self._model), StreamLines()
-        with _words(self.url):
+        with _words(self.name):
             client = await self._of_loops.client()
             async with client.stream(
                 "POST",
@@ -236,7 +241,7 @@ class ByUrl:
     def _plain(
         self, method: str, path: str, body: object, call: _Call, by: CallIdentity | None
     ) -> Any:
-        with _words(self.url):
+        with _words(self.name):
             seconds = None if call is None else call.deadline_s
             response = self._client.request(
                 method, path, **_sent(body, by), timeout=_timeout(seconds, by)
@@ -246,7 +251,7 @@ class ByUrl:
     async def _aplain(
         self, method: str, path: str, body: object, call: _Call, by: CallIdentity | None
     ) -> Any:
-        with _words(self.url):
+        with _words(self.name):
             seconds = None if call is None else call.deadline_s
             client = await self._of_loops.client()
             response = await client.request(
@@ -266,7 +271,7 @@ class ByUrl:
             if isinstance(error, HeddleError):
                 raise
             words = f"answers in another form ({error!r:.60}): is it a heddle of this version?"
-            raise EngineError(words, engine=self.url, request_ids=()) from error
+            raise EngineError(words, engine=self.name, request_ids=()) from error
 
     def _chat_body(self, call: ChatCall) -> dict[str, Any]:
         own = self._own(call.deadline_s, call.priority)
@@ -312,7 +317,7 @@ class ByUrl:
             if number and call.deadline_s is not None:
                 left_s = call.deadline_s - (clock.now_s() - begun_s)
                 if left_s <= 0:
-                    raise DeadlineExceeded(f"{self.url} has not answered in time")
+                    raise DeadlineExceeded(f"{self.name} has not answered in time")
                 part = replace(part, deadline_s=left_s)
             if number and by is not None and by.seconds_left is not None:
                 named = replace(by, seconds_left=by.seconds_left - (clock.now_s() - begun_s))
@@ -396,7 +401,8 @@ def _json(response: httpx.Response) -> Any:
         return response.json()
     except (ValueError, RecursionError) as error:
         words = "answered with something else than JSON: is it a heddle server?"
-        raise EngineError(words, engine=str(response.url), request_ids=()) from error
+        engine = shown_address(str(response.url))
+        raise EngineError(words, engine=engine, request_ids=()) from error
 
 
 def _llm(models: Any) -> str:

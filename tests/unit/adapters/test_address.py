@@ -4,7 +4,9 @@ import pytest
 
 from heddle.adapters.address import server_address, server_key
 from heddle.adapters.by_url import ByUrl
-from heddle.core.errors import ConfigError
+from heddle.adapters.values import SearchCall
+from heddle.core.errors import ConfigError, EngineError
+from tests.helpers.fake_endpoint import FakeEndpoint, plain
 
 
 @pytest.mark.parametrize(
@@ -52,3 +54,18 @@ def test_a_key_that_no_header_holds_is_refused_and_not_shown(key: str) -> None:
     with pytest.raises(ConfigError, match="api_key holds a character") as refused:
         ByUrl("http://host", api_key=key)
     assert "sh" not in str(refused.value)
+
+
+def test_a_password_in_an_address_is_sent_and_not_shown() -> None:
+    with FakeEndpoint(others={"/search": plain(200, "no JSON")}) as server:
+        engine = ByUrl(server.url.replace("//", "//me:hunter2@"))
+        with pytest.raises(EngineError, match="something else than JSON") as told:
+            engine.search(SearchCall("Who?"))
+        assert server.asked[0].headers["authorization"].startswith("Basic ")
+    with pytest.raises(EngineError, match="can't be reached") as absent:
+        engine.search(SearchCall("Who?"))
+    with pytest.raises(ConfigError, match="is no address") as wrong:
+        ByUrl("http://me:hunter2@host:port")
+    for error in (told, absent, wrong):
+        assert "hunter2" not in str(error.value)
+    assert "hunter2" not in engine.name
