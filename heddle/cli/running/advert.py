@@ -18,6 +18,7 @@ from heddle.app.setting import fields_of, value_text
 
 FILE_NAME: Final = "server.json"
 BYTES_MAX: Final = 64 << 10
+PORT_MAX: Final = 65_535
 ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 log = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class ServerAdvert:
             return None
         kinds = (
             ("pid", int),
+            ("host", str),
             ("port", int),
             ("instance", str),
             ("version", str),
@@ -85,6 +87,7 @@ class ServerAdvert:
         )
         is_whole = all(isinstance(getattr(advert, name), kind) for name, kind in kinds)
         is_whole = is_whole and isinstance(advert.settings, dict) and bool(advert.instance)
+        is_whole = is_whole and 0 < advert.port <= PORT_MAX
         return advert if is_whole and is_loopback else None
 
     @property

@@ -30,6 +30,10 @@ def key_problem(directory: Path, key: str) -> str:
     if not key:
         return f"it asks for a key: set {KEY_VARIABLE}"
     path = directory / FILE_NAME
-    if path.stat().st_uid not in (0, os.geteuid()):
+    try:
+        owner = path.stat().st_uid
+    except OSError:  # the server has removed it, at its end
+        return f"{path} is no longer there"
+    if owner not in (0, os.geteuid()):
         return f"{path} is another user's, who may not get {KEY_VARIABLE}"
     return ""

@@ -60,7 +60,9 @@ def test_a_directory_that_can_not_be_written_costs_nothing(tmp_path: Path):
     [
         {"host": "192.0.2.1"},
         {"host": "example.org"},
+        {"host": 2130706433},
         {"port": "80"},
+        {"port": 70_000},
         {"instance": ""},
         {"settings": []},
         {"more": 1},
