@@ -21,6 +21,7 @@ from heddle.engines.remote.refusal import no_json
 
 ROWS: Final = 256  # passages in flight
 CALL_S_MAX: Final = 120.0
+TEI_TEXTS_MAX: Final = 32  # of a request, where the server isn't started with another limit
 # Beside the API's path, or below it; two slashes stand for the server's own root.
 CALLS: Final = ("/rerank", "//rerank")
 PROBE: Final = RerankPayload("Who?", (ReadingText("", "A keeper."),))
@@ -69,9 +70,22 @@ async def rerank(
     Raises:
         RemoteProblem: the server gives none, or not one for each passage.
     """
-    abilities = server.abilities
     texts = [_text(passage) for passage in payload.passages]
-    body: dict[str, object] = {"query": payload.question}
+    if not server.abilities.is_tei:
+        return await _rerank(server, payload.question, texts, seconds)
+    scores: list[float] = []
+    for start in range(0, len(texts), TEI_TEXTS_MAX):
+        part = texts[start : start + TEI_TEXTS_MAX]
+        scores += (await _rerank(server, payload.question, part, seconds)).scores
+    return Reranked(tuple(scores), 0)
+
+
+async def _rerank(
+    server: Endpoint[RerankerAbilities], question: str, texts: list[str], seconds: float
+) -> Reranked:
+    """Return the score of each text, by one request."""
+    abilities = server.abilities
+    body: dict[str, object] = {"query": question}
     if abilities.is_tei:
         body |= {"texts": texts, "truncate": True}
     else:

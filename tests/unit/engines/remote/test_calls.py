@@ -250,6 +250,8 @@ def test_the_shape_of_tei_is_found_beside_the_path(
             return None
         if "texts" not in asked.body:
             return plain(422, {"error": "missing field `texts`"})
+        if len(asked.body["texts"]) > 32:
+            return plain(422, {"error": "batch size 33 > maximum allowed batch size 32"})
         return plain(200, [{"index": n, "score": -n} for n, _ in enumerate(asked.body["texts"])])
 
     fake.instead = tei
@@ -258,9 +260,13 @@ def test_the_shape_of_tei_is_found_beside_the_path(
     assert model.first.is_tei
     port = remote_reranker("reranking", model.endpoints(), SystemClock(), thread.event_loop)
     ranked = Calling(port).result(RANKED)
+    many = RerankPayload("Who?", (ReadingText("", "Ada."),) * 70)
+    ranked_in_parts = Calling(port).result(many)
     thread.call_last(port.close)
     assert isinstance(ranked, Reranked)
     assert ranked.scores == (0.0, -1.0, -2.0)
+    assert isinstance(ranked_in_parts, Reranked)
+    assert [-score for score in ranked_in_parts.scores] == [*range(32), *range(32), *range(6)]
 
 
 def scores_of(*entries: object) -> Reply:
