@@ -2,14 +2,17 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Self
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Self
 
 from llama_index.core.base.response.schema import (
     RESPONSE_TYPE,
     AsyncStreamingResponse,
     StreamingResponse,
 )
+from llama_index.core.callbacks.base import EventContext
+from llama_index.core.callbacks.schema import CBEventType, EventPayload
+from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
@@ -19,6 +22,7 @@ from heddle.adapters.run import Place, Run, RunReceipt, at, current_place
 from heddle.adapters.wrapping import Wrapping
 
 End = Callable[[BaseException | None], None]
+dispatcher: Final = get_dispatcher(__name__)
 
 
 class WrappedQueryEngine(RetrieverQueryEngine):
@@ -73,17 +77,20 @@ class WrappedQueryEngine(RetrieverQueryEngine):
                     nodes = await one.apostprocess_nodes(nodes, query_bundle=query_bundle)
         return nodes
 
+    @dispatcher.span
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        with self._running() as end:
+        with self._running() as end, self._event(query_bundle) as event:
             nodes = self.retrieve(query_bundle)
             with self._course(SYNTHESIZER) as place:
                 response = self._response_synthesizer.synthesize(query=query_bundle, nodes=nodes)
             if isinstance(response, StreamingResponse):
                 response.response_gen = placed(response.response_gen, place, end.later())
+            event.on_end(payload={EventPayload.RESPONSE: response})
         return response
 
+    @dispatcher.span
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        with self._running() as end:
+        with self._running() as end, self._event(query_bundle) as event:
             nodes = await self.aretrieve(query_bundle)
             with self._course(SYNTHESIZER) as place:
                 response = await self._response_synthesizer.asynthesize(
@@ -91,7 +98,13 @@ class WrappedQueryEngine(RetrieverQueryEngine):
                 )
             if isinstance(response, AsyncStreamingResponse):
                 response.response_gen = aplaced(response.response_gen, place, end.later())
+            event.on_end(payload={EventPayload.RESPONSE: response})
         return response
+
+    def _event(self, query_bundle: QueryBundle) -> AbstractContextManager[EventContext]:
+        """Return LlamaIndex's event of a query, under which callbacks see those of its parts."""
+        asked = {EventPayload.QUERY_STR: query_bundle.query_str}
+        return self.callback_manager.event(CBEventType.QUERY, payload=asked)
 
     @contextmanager
     def _running(self) -> Iterator["_End"]:

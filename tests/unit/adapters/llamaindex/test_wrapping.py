@@ -10,6 +10,8 @@ pytest.importorskip(
 )
 
 from llama_index.core import Document, SimpleKeywordTableIndex
+from llama_index.core.callbacks import CallbackManager, CBEventType, LlamaDebugHandler
+from llama_index.core.callbacks.schema import EventPayload
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LLMRerank, SimilarityPostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -54,6 +56,33 @@ def test_a_query_s_parts_call_at_their_place_and_the_rest_are_tools():
     assert "Ann Reed" not in str(plain.query("own words?"))
     assert str(asyncio.run(wrapped.aquery("Who?"))) == str(response)
     assert len(wrapped.receipts) == 2
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_callbacks_see_a_query_and_its_parts_as_without_heddle(is_async):
+    def seen(wraps: bool) -> list[str]:
+        handler = LlamaDebugHandler(print_trace_on_end=False)
+        manager = CallbackManager([handler])
+        documents = [Document(text="own words")]
+        index = SimpleKeywordTableIndex.from_documents(
+            documents, llm=MockLLM(), callback_manager=manager
+        )
+        model = MockLLM(callback_manager=manager)
+        engine = RetrieverQueryEngine.from_args(
+            index.as_retriever(), llm=model, callback_manager=manager
+        )
+        handler.flush_event_logs()
+        asked = heddle.wrap(engine, ScriptedEngine(), retriever=True) if wraps else engine
+        if is_async:
+            asyncio.run(asked.aquery("Who wrote own words?"))
+        else:
+            asked.query("Who wrote own words?")
+        [(_, ended)] = handler.get_event_pairs(CBEventType.QUERY)
+        assert str(ended.payload[EventPayload.RESPONSE])
+        return [event.event_type.value for event in handler.get_events()]
+
+    missing = set(seen(wraps=False)) - set(seen(wraps=True))
+    assert missing == set()
 
 
 def test_heddle_writes_as_the_model_in_whose_place_it_stands():
