@@ -41,6 +41,16 @@ CALL_FIELDS = (
     "response_format",
     "parallel_tool_calls",
 )
+# Parts of an answer's content: `tool_calls` of the message has the calls, and OpenAI's API no place
+# for what a model has thought.
+LEFT_OUT = (
+    "tool_call",
+    "tool_call_chunk",
+    "invalid_tool_call",
+    "reasoning",
+    "thinking",
+    "redacted_thinking",
+)
 # What LangChain itself and other chat models add, and what changes no answer.
 IGNORED = frozenset({"stream", "stream_usage", "ls_structured_output_format", "strict", "user"})
 
@@ -261,12 +271,24 @@ def chat_call(
             "leave it out"
         )
     return ChatCall(
-        messages=tuple(convert_to_openai_messages(messages)),
+        messages=tuple(convert_to_openai_messages([_without_calls(one) for one in messages])),
         stop=tuple(stop),
         deadline_s=deadline_s,
         priority=priority,
         **asked,
     )
+
+
+def _without_calls(message: BaseMessage) -> BaseMessage:
+    """Return a message without the parts of its content that say its calls once more, or thoughts.
+
+    LangChain's content blocks, which streams of version "v3" leave in a state, have both.
+    """
+    content = message.content
+    if not isinstance(message, AIMessage) or isinstance(content, str):
+        return message
+    kept = [one for one in content if isinstance(one, str) or one.get("type") not in LEFT_OUT]
+    return message.model_copy(update={"content": kept})
 
 
 def _chunk(item: str | ChatReply) -> ChatGenerationChunk:

@@ -9,14 +9,14 @@ pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-
 
 from langchain_core.documents import Document
 from langchain_core.language_models import FakeListChatModel, FakeMessagesListChatModel
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
+from langgraph.graph import END, START, MessagesState, StateGraph
 from pydantic import BaseModel
 
 from heddle import wrap
@@ -26,7 +26,8 @@ from heddle.adapters.langchain import (
     HeddleReranker,
     HeddleRetriever,
 )
-from heddle.adapters.values import ChatCall, ChatReply, SearchCall
+from heddle.adapters.values import ChatCall, ChatReply, SearchCall, ToolRequest
+from heddle.app.chat.messages import chat_turns
 from heddle.core.errors import ConfigError, DeadlineExceeded
 from heddle.core.tasks import Priority
 from tests.helpers.scripted_engine import ScriptedEngine
@@ -286,6 +287,45 @@ def test_a_form_is_read_in_streams_as_elsewhere(engine, mode, is_async):
     assert graph.get_state(THREAD).values == {"tries": 1823}
     [(call, _)] = engine.calls
     assert call.response_format["json_schema"]["schema"]["required"] == ["year"]
+
+
+@pytest.mark.filterwarnings("ignore:The v3 streaming protocol")
+def test_an_agents_turns_can_be_read_again_in_streams_of_version_3(engine):
+    def write(call: ChatCall) -> str | ChatReply:
+        chat_turns(call.messages)  # as the engine reads them
+        if call.messages[-1]["role"] == "tool":
+            return "It was Ann Reed."
+        look = ToolRequest("call_1", "look", '{"year": "1823"}')
+        return ChatReply("Let me look.", (look,), "tool_calls")
+
+    def look(state: MessagesState) -> MessagesState:
+        [call] = state["messages"][-1].tool_calls
+        return {"messages": [ToolMessage("the mill", tool_call_id=call["id"])]}
+
+    engine.write = write
+    model = ChatHeddle(engine=engine)
+    builder = StateGraph(MessagesState)
+    builder.add_node("ask", lambda state: {"messages": [model.invoke(state["messages"])]})
+    builder.add_node("look", look).add_edge(START, "ask").add_edge("look", "ask")
+    builder.add_conditional_edges(
+        "ask", lambda state: "look" if state["messages"][-1].tool_calls else END, ["look", END]
+    )
+    graph = wrap(builder.compile(), engine)
+    stream = graph.stream_events({"messages": [("user", "Who?")]}, version="v3")
+    assert list(stream)
+    assert [type(one).__name__ for one in stream.output["messages"]] == [
+        "HumanMessage",
+        "AIMessage",
+        "ToolMessage",
+        "AIMessage",
+    ]
+    told = engine.calls[1][0].messages[1]
+    assert (told["content"], len(told["tool_calls"])) == ("Let me look.", 1)
+    thought = AIMessage(
+        [{"type": "reasoning", "reasoning": "Hm."}, {"type": "text", "text": "Yes"}]
+    )
+    model.invoke(["Is it?", thought, "Sure?"])
+    assert engine.calls[-1][0].messages[1]["content"] == "Yes"
 
 
 class Whole(FakeMessagesListChatModel):
