@@ -31,11 +31,26 @@ def reply_response(reply: ChatReply, delta: str | None = None) -> ChatResponse:
     ]
     blocks = [TextBlock(text=reply.text), *calls]
     return ChatResponse(
-        message=ChatMessage(role=MessageRole.ASSISTANT, blocks=blocks),
+        message=ChatMessage(
+            role=MessageRole.ASSISTANT, blocks=blocks, additional_kwargs=_calls(reply)
+        ),
         delta=delta,
         raw=_raw(reply),
         additional_kwargs=_counts(reply),
     )
+
+
+def _calls(reply: ChatReply) -> dict[str, Any]:
+    """Return the calls in OpenAI's form, where LlamaIndex looks whether a stream has some."""
+    calls = [
+        {
+            "id": one.id,
+            "type": "function",
+            "function": {"name": one.name, "arguments": one.arguments},
+        }
+        for one in reply.tool_calls
+    ]
+    return {"tool_calls": calls} if calls else {}
 
 
 def _raw(reply: ChatReply) -> dict[str, Any]:

@@ -9,6 +9,7 @@ pytest.importorskip("llama_index.core", reason="the client llama-index-core is n
 
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.program import FunctionCallingProgram
+from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool
 from llama_index.core.vector_stores.types import (
@@ -87,6 +88,19 @@ def test_a_program_gets_its_object_by_a_call_of_a_tool():
     [(call, _)] = engine.calls
     assert (call.tool_choice, call.parallel_tool_calls) == ("required", False)
     assert call.tools[0]["function"]["name"] == "Year"
+
+
+def test_an_object_comes_in_streams_as_elsewhere():
+    llm = HeddleLLM(engine=ScriptedEngine(lambda call: CALL))
+    prompt = PromptTemplate("When?")
+    *_, last = llm.stream_structured_predict(Year, prompt)
+    assert last.model_dump() == {"year": 1823}
+
+    async def stream() -> list[BaseModel]:
+        return [one async for one in await llm.astream_structured_predict(Year, prompt)]
+
+    assert asyncio.run(stream())[-1] == last
+    assert json.dumps(llm.chat(SAID).message.additional_kwargs)
 
 
 @pytest.mark.parametrize(
