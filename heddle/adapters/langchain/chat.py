@@ -15,7 +15,6 @@ from langchain_core.messages import (
     convert_to_openai_messages,
 )
 from langchain_core.messages.tool import tool_call_chunk
-from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable, RunnableMap, RunnablePassthrough
 from langchain_core.tools import BaseTool
@@ -24,6 +23,7 @@ from pydantic import BaseModel, Field
 
 from heddle.adapters import calls
 from heddle.adapters.langchain.component import Component, place_here
+from heddle.adapters.langchain.uncut import UncutJson, UncutObject
 from heddle.adapters.values import ChatCall, ChatReply
 from heddle.app.chat.tools import moved
 from heddle.core.errors import InputError
@@ -118,7 +118,8 @@ class ChatHeddle(Component, BaseChatModel):
         """Return the model whose answers have a schema's form.
 
         With `json_schema` and `function_calling` each answer that isn't cut suits the schema, as no
-        other token can be drawn. The model doesn't see the schema with `json_schema`: say in the
+        other token can be drawn; one that is cut is no object, and raises OutputParserException
+        where the whole is wanted. The model doesn't see the schema with `json_schema`: say in the
         prompt what the JSON is to hold.
 
         Args:
@@ -142,9 +143,7 @@ class ChatHeddle(Component, BaseChatModel):
         if method == "json_schema":
             form = schema_form(schema)
         is_class = isinstance(schema, type) and issubclass(schema, BaseModel)
-        parser: Any = (
-            PydanticOutputParser(pydantic_object=schema) if is_class else JsonOutputParser()
-        )
+        parser: Any = UncutObject(pydantic_object=schema) if is_class else UncutJson()
         told = {"kwargs": {"method": method}, "schema": schema}
         bound = self.bind(response_format=form, ls_structured_output_format=told)
         if not include_raw:

@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-all")
 
 from langchain_core.documents import Document
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import FakeListChatModel, FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.output_parsers import StrOutputParser
@@ -326,6 +327,19 @@ def test_an_agents_turns_can_be_read_again_in_streams_of_version_3(engine):
     )
     model.invoke(["Is it?", thought, "Sure?"])
     assert engine.calls[-1][0].messages[1]["content"] == "Yes"
+
+
+def test_a_cut_answer_is_no_object(engine):
+    engine.write = lambda call: ChatReply('{"year": 18', finish_reason="length")
+    model = ChatHeddle(engine=engine)
+    for schema in (Year, Year.model_json_schema()):
+        with pytest.raises(OutputParserException, match="the answer is cut: raise max_tokens"):
+            model.with_structured_output(schema).invoke("When?")
+        with_raw = model.with_structured_output(schema, include_raw=True).invoke("When?")
+        assert with_raw["parsed"] is None
+        assert "is cut" in str(with_raw["parsing_error"])
+    [*_, last] = model.with_structured_output(Year).stream("When?")
+    assert last == Year(year=18), "streams give what is there until now"
 
 
 class Whole(FakeMessagesListChatModel):
