@@ -78,8 +78,9 @@ class ChatHeddle(Component, BaseChatModel):
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in (*CALL_FIELDS[:4], "stop", "tenant")}
-        return {"engine": self.heddle.name, **own}
+        own = {name: getattr(self, name) for name in (*CALL_FIELDS[:4], "tenant")}
+        # By these LangChain keeps answers, and writes a call's own `stop` over one of that name.
+        return {"engine": self.heddle.name, **own, "stop_before": self.stop}
 
     def bind_tools(
         self,

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("langgraph", reason="LangGraph is not installed: make setup-all")
 
+from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
 from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models import FakeListChatModel, FakeMessagesListChatModel
@@ -340,6 +341,14 @@ def test_a_cut_answer_is_no_object(engine):
         assert "is cut" in str(with_raw["parsing_error"])
     [*_, last] = model.with_structured_output(Year).stream("When?")
     assert last == Year(year=18), "streams give what is there until now"
+
+
+def test_kept_answers_are_of_a_models_own_stops(engine):
+    answers = iter(("one", "two"))
+    engine.write = lambda call: next(answers)
+    cache = InMemoryCache()
+    models = [ChatHeddle(engine=engine, cache=cache, stop=stop) for stop in ([], [], ["x"])]
+    assert [model.invoke("Who?").content for model in models] == ["one", "one", "two"]
 
 
 class Whole(FakeMessagesListChatModel):
