@@ -11,6 +11,7 @@ from heddle.engines.remote.problem import RemoteProblem, Trouble
 PAUSE_S: Final = 0.25  # after a first failure; each further one doubles it
 PAUSE_S_MAX: Final = 30.0
 BUSY_PAUSE_S: Final = 0.5  # where the other side doesn't say when to come again
+BUSY_PAUSE_S_MAX: Final = 60.0  # whatever it says: its clock may be wrong, or a quota raised
 DOUBLINGS_MAX: Final = 8
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,9 @@ class Endpoint(Generic[A]):
         self.failures += 1
         doubled = 1 << min(self.failures - 1, DOUBLINGS_MAX)
         if problem.trouble is Trouble.BUSY:
-            wait_s = problem.retry_after_s
-            pause_s = min(PAUSE_S_MAX, BUSY_PAUSE_S * doubled) if wait_s is None else wait_s
+            pause_s, wait_s = min(PAUSE_S_MAX, BUSY_PAUSE_S * doubled), problem.retry_after_s
+            if wait_s is not None:
+                pause_s = min(BUSY_PAUSE_S_MAX, wait_s)
             self.busy_until_s = max(self.busy_until_s, now_s + pause_s)
         else:
             self.down_until_s = now_s + min(PAUSE_S_MAX, PAUSE_S * doubled)

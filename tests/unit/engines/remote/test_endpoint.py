@@ -66,6 +66,12 @@ def test_one_that_is_busy_is_left_alone_as_long_as_it_says() -> None:
     assert first.words == "", "a busy server is no reason to call the engine degraded"
 
 
+def test_one_that_is_busy_for_a_day_is_asked_again_in_a_minute() -> None:
+    (server,) = servers(1)
+    server.failed(RemoteProblem(Trouble.BUSY, "is too busy", retry_after_s=86_400.0), 5.0)
+    assert server.busy_until_s == 65.0
+
+
 def test_one_that_has_failed_this_request_comes_last_among_equals() -> None:
     first, second = servers(2)
     assert Endpoints([first, second]).choose(0.0) is first
