@@ -69,7 +69,7 @@ def chat_call(
     return ChatCall(messages, stop=stops, tools=tools, **taken)
 
 
-def _form(response_format: Any) -> Any:  # noqa: ANN401 - as a caller gives it
+def _form(response_format: Any) -> Any:
     """Return a form as JSON has it: frameworks' users also give a class of pydantic."""
     if not isinstance(response_format, type) or not issubclass(response_format, BaseModel):
         return response_format
