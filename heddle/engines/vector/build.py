@@ -188,14 +188,16 @@ def _ivf_engine(name: str, epoch: int, settings: VectorSettings) -> SearchEngine
 
     faiss.omp_set_num_threads(settings.threads)
     directory = settings.part.directory(settings.directory)
+    # What was chosen for the whole corpus counts, not what the part's own index was made for.
+    mode = None if settings.part == WHOLE else mode_of(settings.directory)
     source = open_source(settings.place, settings.part)
-    live = open_index(directory, source, saves_tail=False)
+    live = open_index(directory, source, mode, saves_tail=False)
 
     def reopen() -> LiveIndex:
         # As a lane would open it now: an indexer may have left a better file, else it is made.
         with closing(open_source(settings.place, settings.part)) as own_source:
-            check_memory(own_source, mode_of(directory), settings.memory_left)
-            return open_index(directory, own_source)
+            check_memory(own_source, mode or mode_of(directory), settings.memory_left)
+            return open_index(directory, own_source, mode)
 
     make_hot = None if settings.hot is None else _hot_maker(settings.hot)
     rebuild = Rebuild(reopen, PerfClock())

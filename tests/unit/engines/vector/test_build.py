@@ -11,10 +11,13 @@ from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
+from heddle.engines.vector.files import index_kind
+from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import read_manifest
 from heddle.engines.vector.ivf import live_index
 from heddle.engines.vector.ivf.index_file import open_index
 from heddle.engines.vector.ivf.stepping_check import one_shot
+from heddle.engines.vector.shards.part import Part
 from tests.helpers.server_state import eventually
 
 
@@ -123,6 +126,22 @@ def test_a_lane_that_finds_a_long_tail_saves_it_beside_its_searches(tools, tmp_p
     hits = tools.terminals(tools.drain(engine))[1].result
     assert (hits.labels[0, 0], hits.revision) == (311, 2)
     engine.close()
+
+
+def test_a_part_is_searched_as_was_chosen_for_the_whole(tools, tmp_path, monkeypatch):
+    monkeypatch.setattr(index_kind, "EXHAUSTIVE_BELOW", 100)
+    vectors, part = tools.clustered(300), Part(0, 2)
+    with CorpusStore.open(tmp_path, create=True) as store:
+        store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
+        chunks = [TextChunk(i, "title", f"text {i}") for i in range(len(vectors))]
+        store.documents.put_document(Document("d", "title", "text", "d.txt"), chunks)
+        ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(1000)]
+        store.store_vectors(ids, vectors)
+    for mode, kind in ((SearchMode.EXACT, "panorama"), (SearchMode.AUTO, "pq")):
+        refresh_index(tmp_path, mode)
+        build_engine("vector", 1, VectorSettings(tmp_path, part=part)).close()
+        manifest = read_manifest(part.directory(tmp_path))
+        assert (manifest.mode, manifest.kind, manifest.count) == (mode.value, kind, 150)
 
 
 @pytest.mark.parametrize("speculates", [False, True])
