@@ -125,13 +125,18 @@ class FollowedSource(ABC, Generic[L]):
 
     @property
     def _has_rebuilt(self) -> bool:
-        """Whether another index waits to be served."""
-        return self._rebuild is not None and self._rebuild.is_ready
+        """Whether another index waits to be served, and the corpus is there to follow with it.
+
+        One that took over while the corpus is away could be older, and look up no scope.
+        """
+        return self._rebuild is not None and self._rebuild.is_ready and not self._staleness.note
 
     @property
     def _may_rebuild(self) -> bool:
-        """Whether another index waits to be served, or is to be tried again."""
-        return self._has_rebuilt or (self._rebuild is not None and self._rebuild.is_due)
+        """Whether another index waits to be served, or is to be tried again, as `_has_rebuilt`."""
+        if self._rebuild is None or self._staleness.note:
+            return False
+        return self._rebuild.is_ready or self._rebuild.is_due
 
     def _take_over(self, serve: Callable[[L], None]) -> None:
         """Serve the index that was made; where it can't be served, note why."""
