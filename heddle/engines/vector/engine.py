@@ -225,16 +225,18 @@ class SearchEngine(Generic[S]):
         corpus = self._corpus
         if corpus is None or not self._has_new_search or corpus.has_news:
             return False
-        if not corpus.covers(self._revision_wanted) or not corpus.ask_newest():
+        if not corpus.covers(self._revision_wanted):
             return False
-        self._has_new_search = False
-        return True
+        with self._tasks.failing(CANT_FOLLOW, self._take_new):
+            self._has_new_search = not corpus.ask_newest()
+            return not self._has_new_search
+        return False
 
     def _hear_newest(self) -> None:
         """Take in what was asked: if the index is older, or may be, new searches begin anew."""
         assert self._corpus is not None, "nothing was asked"
-        new, self._new = self._new, {}
-        with self._tasks.failing(CANT_FOLLOW, lambda: new):
+        new = self._take_new()
+        with self._tasks.failing(CANT_FOLLOW, self._take_new):
             is_covered = False
             try:
                 newest = self._corpus.asked_newest()
@@ -245,6 +247,12 @@ class SearchEngine(Generic[S]):
             finally:
                 if not is_covered:
                     self._begin_anew(new)
+
+    def _take_new(self) -> Mapping[int, Admit]:
+        """Return the searches that came since the last look, and expect none of them any more."""
+        new, self._new = self._new, {}
+        self._has_new_search = False
+        return new
 
     def _begin_anew(self, new: Mapping[int, Admit]) -> None:
         self._report.forget(new)

@@ -8,7 +8,7 @@ import pytest
 
 from heddle.core import gauges
 from heddle.core.commands import Cancel, Steer
-from heddle.core.errors import Unreachable
+from heddle.core.errors import ConfigError, Unreachable
 from heddle.core.frames import Cancelled, Done, Failed, Progress
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
@@ -142,13 +142,16 @@ class FarCorpus(Corpus):
     """A corpus that takes a while to answer: searches go ahead meanwhile."""
 
     asked, is_away, is_silent = None, False, False
+    refuses = ""  # the question or the answer
 
     def ask_newest(self):
+        self.refuse("question")
         self.asked, self.has_news = self.revision, False
         return self.notes == Corpus.notes
 
     def asked_newest(self):
         asked, self.asked = self.asked, None
+        self.refuse("answer")
         self.look()
         if self.is_silent:
             self.notes = ("searched as the corpus was",)
@@ -158,6 +161,10 @@ class FarCorpus(Corpus):
     def newest_revision(self):
         self.look()
         return super().newest_revision()
+
+    def refuse(self, what):
+        if self.refuses == what:
+            raise ConfigError("authentication failed")
 
     def look(self):
         if self.is_away:
@@ -412,6 +419,22 @@ def test_a_search_that_failed_with_the_look_does_not_begin_anew_later(ahead, far
     far.is_away, far.revision = False, 1
     ahead.apply(tools.search(2, queries()))
     assert list(tools.terminals(tools.drain(ahead))) == [2]
+
+
+@pytest.mark.parametrize("what", ["question", "answer"])
+def test_a_corpus_that_refuses_fails_new_searches_once(ahead, far, tools, what):
+    ahead.apply(tools.search(1, queries()))
+    ahead.step(0.0, math.inf)
+    far.refuses = what
+    ahead.apply(tools.search(2, queries()))
+    ended = tools.terminals(tools.drain(ahead))
+    assert isinstance(ended[1], Done)
+    assert ended[2].message == "the index can't follow the corpus: authentication failed"
+    far.refuses, far.revision = "", 1
+    ahead.apply(tools.search(3, queries()))
+    again = tools.terminals(tools.drain(ahead))
+    assert list(again) == [3]
+    assert again[3].result.revision == 1
 
 
 def test_behind_news_a_search_waits_for_the_index(ahead, far, tools):
