@@ -11,6 +11,7 @@ from heddle.engines.vector.corpus.staleness import Staleness
 from heddle.engines.vector.engine import SearchEngine
 from heddle.engines.vector.files.index_bytes import MemoryLeft, check_memory
 from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.engines.vector.graph.scheduler import RUNNABLE
@@ -58,7 +59,12 @@ def build_engine(
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
         with closing(open_source(corpus, part)) as own_source:
             check_memory(own_source, SearchMode.GRAPH, memory_left)
-            return build_live(directory, own_source, lambda phase, done, count: None)
+            return build_live(
+                directory,
+                own_source,
+                lambda phase, done, count: None,
+                graph_path(corpus.work).exists,  # an indexer may have chosen lists meanwhile
+            )
 
     directory, source = part.directory(corpus.work), open_source(corpus, part)
     live = read_live(directory, source)

@@ -6,6 +6,7 @@ built again. That it exists says that the corpus is searched by a graph.
 
 import logging
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -56,16 +57,29 @@ def _without_graph(problem: str) -> LiveGraph:
     return LiveGraph(None, problem=problem)
 
 
-def build_live(directory: Path, source: VectorSource, on_phase: OnPhase) -> LiveGraph:
-    """Build a graph of all that is in the corpus, and write its file if the disk lets it."""
+def build_live(
+    directory: Path,
+    source: VectorSource,
+    on_phase: OnPhase,
+    is_wanted: Callable[[], bool] = lambda: True,
+) -> LiveGraph:
+    """Build a graph of all that is in the corpus, and write its file if the disk lets it.
+
+    `is_wanted` is asked when it is built: whether the corpus is still to be searched by a graph.
+    Where it isn't, the file stays away, as that it exists says so.
+    """
     live = _built(directory, source, on_phase)
-    if live.graph is not None:
-        try:
-            write_graph(graph_path(directory), live.graph)
-            live = LiveGraph(open_graph(graph_path(directory)))  # from the file, not from memory
-        except StorageError as error:
-            log.warning("the graph is kept in memory only: %s", error)
-    return live
+    if live.graph is None:
+        return live
+    if not is_wanted():
+        log.info("the graph is kept in memory only: another kind of index was asked for")
+        return live
+    try:
+        write_graph(graph_path(directory), live.graph)
+        return LiveGraph(open_graph(graph_path(directory)))  # from the file, not from memory
+    except StorageError as error:
+        log.warning("the graph is kept in memory only: %s", error)
+        return live
 
 
 def refresh_graph(directory: Path, source: VectorSource, on_phase: OnPhase) -> None:

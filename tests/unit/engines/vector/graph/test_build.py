@@ -1,5 +1,7 @@
 """A corpus directory served by its graph, and how it comes to that and leaves it again."""
 
+import logging
+
 import pytest
 
 from heddle.core.errors import ConfigError
@@ -10,6 +12,7 @@ from heddle.corpus.store import CorpusStore, EmbedderStamp
 from heddle.engines.vector.build import VectorSettings, build_engine, refresh_index
 from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.graph import live_graph
 from heddle.engines.vector.graph.graph_searches import NO_CLUSTERS, GraphSearches
 from heddle.engines.vector.ivf.hot.setting import HotSettings
 from heddle.engines.vector.ivf.ivf_searches import TOPM_UNUSED, IvfSearches
@@ -26,12 +29,15 @@ def corpus(tools, tmp_path):
     vectors = tools.clustered(COUNT)
     with CorpusStore.open(tmp_path, create=True) as store:
         store.set_embedder(EmbedderStamp("fake", tools.dims, "float32"))
-        chunks = [TextChunk(i, "title", f"text {i}") for i in range(COUNT)]
-        store.documents.put_document(Document("d", "title", "text", "d.txt"), chunks)
-        store.store_vectors(
-            [chunk.chunk_id for chunk in store.documents.pending_chunks(COUNT)], vectors
-        )
+        put(store, "d", vectors)
     return tmp_path, vectors
+
+
+def put(store, name, vectors):
+    chunks = [TextChunk(i, "title", f"{name} {i}") for i in range(len(vectors))]
+    store.documents.put_document(Document(name, "title", "text", f"{name}.txt"), chunks)
+    ids = [chunk.chunk_id for chunk in store.documents.pending_chunks(len(vectors))]
+    store.store_vectors(ids, vectors)
 
 
 def found(tools, engine, vectors):
@@ -57,6 +63,26 @@ def test_the_mode_decides_what_serves_and_stays_until_another_is_asked_for(tools
     assert not graph_path(directory).exists()
     engine = build_engine("vector", 8, VectorSettings(directory))
     assert isinstance(engine.method, IvfSearches)
+
+
+@pytest.mark.slow
+def test_a_running_server_brings_no_graph_back_once_lists_are_chosen(
+    tools, corpus, monkeypatch, caplog
+):
+    monkeypatch.setattr(live_graph, "CHANGED_MIN", 20)
+    monkeypatch.setattr(live_graph, "CHANGED_SHARE", 0.0)
+    directory, _ = corpus
+    refresh_index(directory, SearchMode.GRAPH)
+    engine = build_engine("vector", 1, VectorSettings(directory))
+    refresh_index(directory, SearchMode.AUTO)
+    new = tools.clustered(30, seed=9)
+    with CorpusStore.open(directory) as store:
+        put(store, "new", new)
+    with caplog.at_level(logging.INFO):
+        assert (found(tools, engine, new).distances < 1e-5).all()  # the graph is outgrown now
+        engine.close()  # which waits for the next one
+    assert not graph_path(directory).exists()
+    assert "another kind of index was asked for" in caplog.text
 
 
 @pytest.mark.parametrize("mode", [SearchMode.AUTO, SearchMode.GRAPH])
