@@ -3,16 +3,23 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep others who call this from what is done inside; the lock ends with its holder."""
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Keep others who call this from what is done inside; the lock ends with its holder.
+
+    `shared`: others may be inside as well who say so, too, as those who only read. Where the file
+    system has no locks they go on without: who writes needs one.
+
+    Raises: OSError: there is no such folder, or its file system has no locks.
+    """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with suppress(OSError) if shared else nullcontext():
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -55,12 +55,13 @@ def open_graph(path: Path) -> GraphIndex:
         InputError: it is no graph file, or truncated, or its bytes are not those written.
         StorageError: it can't be read.
     """
-    header = read_header(path)
     try:
-        with path.open("rb") as file:
-            if _digest(file) != header.sha256:
-                raise InputError(f"{path} is corrupt: its checksum is another; build it again")
-        memory = file_memory(path)
+        with locked(path.parent, shared=True):  # else it may be replaced between two looks at it
+            header = read_header(path)
+            with path.open("rb") as file:
+                if _digest(file) != header.sha256:
+                    raise InputError(f"{path} is corrupt: its checksum is another; build it again")
+            memory = file_memory(path)
         arrays = {name: _array(memory, header, name) for name in TYPES}
     except OSError as error:
         raise StorageError(f"could not read the graph {path}: {error}") from error

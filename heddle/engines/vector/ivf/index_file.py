@@ -65,23 +65,16 @@ def refresh_index(directory: Path, source: VectorSource, mode: SearchMode | None
 
 def read_index(directory: Path, source: VectorSource) -> LiveIndex | None:
     """Return the index as its file has it, or None with a warning if it can't be trusted."""
-    try:
-        manifest = read_manifest(directory)
-        _verify(directory, manifest, source)
-        index = faiss.read_index(str(_path(directory, manifest.file)))
-        if (index.ntotal, index.d) != (manifest.count, manifest.dims):
-            raise InputError(f"{manifest.file} holds other vectors than its manifest says")
-        refine = None
-        if manifest.refine:
-            refine = RefineStore.open(_path(directory, manifest.refine), manifest.dims)
-        mode = SearchMode(manifest.mode)
-    except FileNotFoundError as error:
-        log.info("no index file yet: %s", error)
+    folder = directory / FOLDER
+    if not (folder / MANIFEST).exists():
+        log.info("no index file yet in %s", folder)
         return None
+    try:
+        with locked(folder, shared=True):  # files of two indexes would not fit together
+            return _read(directory, source)
     except (InputError, OSError, ValueError, RuntimeError) as error:
         log.warning("the index file is not used and built again: %s", error)
         return None
-    return LiveIndex(index, manifest.revision, refine, mode)
 
 
 def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
@@ -149,6 +142,18 @@ def _current(
             return live, False, live.wants_saving or has_other_mode
     built = LiveIndex.build(source, wanted)
     return built, True, built.index is not None or _path(directory, MANIFEST).exists()
+
+
+def _read(directory: Path, source: VectorSource) -> LiveIndex:
+    manifest = read_manifest(directory)
+    _verify(directory, manifest, source)
+    index = faiss.read_index(str(_path(directory, manifest.file)))
+    if (index.ntotal, index.d) != (manifest.count, manifest.dims):
+        raise InputError(f"{manifest.file} holds other vectors than its manifest says")
+    refine = None
+    if manifest.refine:
+        refine = RefineStore.open(_path(directory, manifest.refine), manifest.dims)
+    return LiveIndex(index, manifest.revision, refine, SearchMode(manifest.mode))
 
 
 def _verify(directory: Path, manifest: IndexManifest, source: VectorSource) -> None:

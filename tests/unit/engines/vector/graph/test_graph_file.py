@@ -9,6 +9,7 @@ from heddle.core.errors import InputError, StorageError
 from heddle.engines.vector.graph import graph_file
 from heddle.engines.vector.graph.graph_file import open_graph, write_graph
 from heddle.engines.vector.graph.graph_header import PAGE
+from tests.helpers.folder_locks import is_locked
 
 
 @pytest.fixture
@@ -47,6 +48,21 @@ def test_a_foreign_file_is_refused(path, content):
     path.write_bytes(content)
     with pytest.raises(InputError, match="no graph file"):
         open_graph(path)
+
+
+def test_no_writer_replaces_what_is_read(graph, path, monkeypatch):
+    locked = []
+    for name in ("_digest", "file_memory"):
+        part = getattr(graph_file, name)
+
+        def read(file, part=part):
+            locked.append(is_locked(path.parent))
+            return part(file)
+
+        monkeypatch.setattr(graph_file, name, read)
+    assert open_graph(path).count == graph.index.count
+    assert locked == [True, True]
+    assert not is_locked(path.parent)
 
 
 def test_edges_that_lead_nowhere_are_refused(graph, path):

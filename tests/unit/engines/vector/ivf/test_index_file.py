@@ -1,3 +1,5 @@
+import errno
+import fcntl
 import json
 import logging
 import os
@@ -16,6 +18,7 @@ from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.index_file import open_index, read_index, refresh_index, write_index
 from heddle.engines.vector.ivf.live_index import LiveIndex
 from heddle.engines.vector.ivf.stepping_check import one_shot
+from tests.helpers.folder_locks import is_locked
 
 
 @pytest.fixture
@@ -23,6 +26,13 @@ def source(tools, monkeypatch):
     monkeypatch.setattr(live_index, "TAIL_SHARE", 0.0)
     monkeypatch.setattr(live_index, "TAIL_MIN", 50)
     return tools.Source(tools.clustered(1000))
+
+
+@pytest.fixture
+def coded(source, monkeypatch):
+    """A corpus large enough for codes."""
+    monkeypatch.setattr(index_kind, "EXHAUSTIVE_BELOW", 500)
+    return source
 
 
 def files(directory):
@@ -122,7 +132,10 @@ def test_damage_is_logged(tmp_path, source, caplog):
     flip_a_byte(tmp_path / "index")
     with caplog.at_level(logging.WARNING):
         open_index(tmp_path, source)
-    assert "corrupt" in caplog.text
+        assert "corrupt" in caplog.text
+        next((tmp_path / "index").glob("*.faiss")).unlink()
+        open_index(tmp_path, source)
+    assert "built again: [Errno 2] No such file" in caplog.text
 
 
 def test_a_manifest_of_another_version_is_named_as_one(tmp_path, source, caplog):
@@ -216,6 +229,34 @@ def test_writers_take_turns(tools, tmp_path, source):
     assert files(tmp_path) == ["ivf-1.faiss", "manifest.json"]
 
 
+def test_no_writer_replaces_what_is_read(tmp_path, coded, monkeypatch):
+    open_index(tmp_path, coded)
+    folder, parts, locked = tmp_path / "index", [], []
+    for module, name in ((index_file, "_sha256"), (index_file.RefineStore, "open")):
+        part = getattr(module, name)
+
+        def read(path, *dims, part=part):
+            parts.append(path.name)
+            locked.append(is_locked(folder))
+            return part(path, *dims)
+
+        monkeypatch.setattr(module, name, read)
+    assert read_index(tmp_path, coded).count == 1000
+    assert parts == ["ivf-1.faiss", "refine-1.bin", "refine-1.bin"]
+    assert all(locked)
+    assert not is_locked(folder)
+
+
+def test_a_file_system_without_locks_can_be_read(tmp_path, source, monkeypatch):
+    open_index(tmp_path, source)
+
+    def refuse(descriptor, operation):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert read_index(tmp_path, source).count == 1000
+
+
 def test_a_short_tail_is_replayed_and_not_written(tools, tmp_path, source, monkeypatch):
     open_index(tmp_path, source)
     source.store_vectors(range(1001, 1041), tools.clustered(40, seed=9))
@@ -263,13 +304,6 @@ def test_a_running_lane_saves_what_has_become_much(tools, tmp_path, source):
 
 
 # An index with a refine store
-
-
-@pytest.fixture
-def coded(source, monkeypatch):
-    """A corpus large enough for codes."""
-    monkeypatch.setattr(index_kind, "EXHAUSTIVE_BELOW", 500)
-    return source
 
 
 def found_in(tools, live, source):
