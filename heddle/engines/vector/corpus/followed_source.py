@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from heddle.core.errors import Unreachable
 from heddle.engines.vector.corpus.embedder_guard import EmbedderGuard
 from heddle.engines.vector.corpus.rebuild import Rebuild
+from heddle.engines.vector.corpus.revision_guard import RevisionGuard
 from heddle.engines.vector.corpus.source import VectorSource, store_in
 from heddle.engines.vector.corpus.staleness import Staleness
 from heddle.engines.vector.corpus.word_searches import WordSearches
@@ -38,7 +39,7 @@ class FollowedSource(ABC, Generic[L]):
         self.words = WordSearches(source)
         self.has_news = False
         self._asked: Callable[[], int] | None = None
-        self._embedder = EmbedderGuard(source)
+        self._embedder, self._history = EmbedderGuard(source), RevisionGuard()
 
     @property
     @abstractmethod
@@ -60,7 +61,9 @@ class FollowedSource(ABC, Generic[L]):
 
         While the corpus is away it is the one that the index covers, and `problems` say so.
 
-        Raises: Unreachable: the corpus has been away for too long.
+        Raises:
+            Unreachable: the corpus has been away for too long.
+            ConfigError: it went back to an older revision than the index covers.
         """
         self.has_news = False  # before the look: what is committed during it is news again
         if self._staleness.is_waiting:
@@ -90,7 +93,7 @@ class FollowedSource(ABC, Generic[L]):
 
         Returns: None = the corpus is away; `problems` say so from now on.
 
-        Raises: Unreachable: it has been away for too long.
+        Raises: as `newest_revision`.
         """
         asked, self._asked = self._asked, None
         assert asked is not None, "nothing was asked"
@@ -109,9 +112,9 @@ class FollowedSource(ABC, Generic[L]):
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What somebody has to mend: no better index could be made, or the corpus is away."""
+        """What somebody has to mend: no better index was made, the corpus is away or went back."""
         rebuilding = "" if self._rebuild is None else self._rebuild.problem
-        return tuple(filter(None, (rebuilding, self._staleness.note)))
+        return tuple(filter(None, (rebuilding, self._staleness.note, self._history.problem)))
 
     def _seen(self, look: Callable[[], int]) -> int | None:
         """Return what a look at the corpus gives; None = it is away."""
@@ -121,6 +124,7 @@ class FollowedSource(ABC, Generic[L]):
             self._staleness.check(error)
             return None
         self._staleness.seen()
+        self._history.check(newest, self.revision)
         return newest
 
     @property
