@@ -55,7 +55,11 @@ class Rebuild(Generic[T]):
             if not self.problem:
                 self._failures = 0
             self._thread = threading.Thread(target=self._run, name="index-rebuild")
-            self._thread.start()
+            try:
+                self._thread.start()
+            except RuntimeError as error:  # the system lets this process have no more threads
+                self._thread = None
+                self.refuse(error)
 
     def wait(self) -> None:
         """Return when nothing is being made any more."""

@@ -438,6 +438,27 @@ def test_one_that_is_made_and_refused_again_and_again_is_tried_less_often(tools)
     assert pauses == [10.0, 20.0, 40.0, 0.0, 10.0]
 
 
+def test_one_for_which_there_is_no_thread_costs_no_search_and_is_tried_again(tools, monkeypatch):
+    vectors, clock = tools.clustered(500), tools.Clock()
+    source = tools.Source()
+    rebuild = Rebuild(lambda: LiveIndex.build(source), clock)
+    engine = serve(tools, source, rebuild)
+    source.store_vectors(range(1, 501), vectors)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert (found(tools, engine, vectors[:3]).distances == 0).all()
+    rebuild.wait()  # as when the lane is closed
+    assert "can't start new thread; tried again 10 s later" in rebuild.problem
+    clock.time_s = 10.0
+    found(tools, engine, vectors[:3])
+    rebuild.wait()
+    assert found(tools, engine, vectors[:3]).counts.lists_probed == 3 * nlist_for(500)
+
+
 def test_pauses_between_tries_have_a_bound(tools):
     clock = tools.Clock()
     rebuild = Rebuild(lambda: 1 / 0, clock)
