@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from heddle.core.errors import HeddleError
 from heddle.engines.vector.corpus.source import VectorSource
-from heddle.engines.vector.files.manifest import FOLDER, MANIFEST, graph_path
+from heddle.engines.vector.files.manifest import FOLDER, MANIFEST, graph_path, read_manifest
 from heddle.engines.vector.graph.corpus_graph import read_live
 from heddle.engines.vector.ivf.chunk_places import ChunkPlaces
 from heddle.engines.vector.ivf.index_file import read_index
@@ -34,7 +34,7 @@ def index_problem(directory: Path, source: VectorSource, chunk_ids: NDArray[np.i
 def _problem_of_lists(directory: Path, source: VectorSource, chunk_ids: NDArray[np.int64]) -> str:
     live = read_index(directory, source)
     if live is None:
-        return "its file can't be used"
+        return "its file can't be used" if read_manifest(directory).file else ""
     live.follow(source)
     missing = len(chunk_ids)
     if live.index is not None and missing:

@@ -29,11 +29,14 @@ SAMPLE_ROWS: Final = 64 * 2  # for each root of the vectors: what clusters are t
 
 def mode_of(directory: Path) -> SearchMode:
     """Return how a corpus directory is searched; AUTO where nothing was made yet."""
-    if graph_path(directory).exists():
-        return SearchMode.GRAPH
+    return SearchMode.GRAPH if graph_path(directory).exists() else list_mode_of(directory)
+
+
+def list_mode_of(directory: Path) -> SearchMode:
+    """Return what a directory's lists are for, also where they can't be read; AUTO = none say."""
     try:
         return SearchMode(read_manifest(directory).mode)
-    except (FileNotFoundError, InputError, ValueError):  # the next to open it makes another
+    except (OSError, InputError, ValueError):  # the next to open it makes another
         return SearchMode.AUTO
 
 

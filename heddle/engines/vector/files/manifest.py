@@ -19,6 +19,7 @@ class IndexManifest:
     `revision` is the corpus revision that the file covers, `sha256` the file's hex digest,
     `embedder` names what made the vectors. `kind` and `mode` are values of IndexKind and
     SearchMode. `refine` and its digest name the file of its RefineStore, "" where it has none.
+    `file` is "" where the corpus was empty: then only the mode says something.
     """
 
     file: str

@@ -1,7 +1,8 @@
 """The index file of a corpus directory: derived, checked on open, replaced atomically.
 
 `DIR/index/manifest.json` names the one valid file `ivf-<revision>.faiss`, the refine store that
-belongs to it (`refine-<revision>.bin`, where there is one) and their checksums. They never change:
+belongs to it (`refine-<revision>.bin`, where there is one) and their checksums, or no file where
+the corpus was empty. They never change:
 what the corpus writes after their revision is replayed from it, its log, when they are opened, and
 they are written anew when that has become much. If anything is wrong with them, the index is built
 again from the vectors.
@@ -19,7 +20,8 @@ from heddle.core.own_files import OWNER_ONLY
 from heddle.corpus.sqlite.folder_lock import locked
 from heddle.engines.vector.corpus.source import VectorSource
 from heddle.engines.vector.files.durable_file import remove_abandoned, write_durably
-from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.index_bytes import list_mode_of
+from heddle.engines.vector.files.index_kind import IndexKind, SearchMode
 from heddle.engines.vector.files.manifest import FOLDER, MANIFEST, IndexManifest, read_manifest
 from heddle.engines.vector.files.refine_store import RefineStore
 from heddle.engines.vector.ivf.live_index import LiveIndex
@@ -64,7 +66,7 @@ def refresh_index(directory: Path, source: VectorSource, mode: SearchMode | None
 
 
 def read_index(directory: Path, source: VectorSource) -> LiveIndex | None:
-    """Return the index as its file has it, or None with a warning if it can't be trusted."""
+    """Return the index as its file has it; None: there is none, or a warning says what is wrong."""
     folder = directory / FOLDER
     if not (folder / MANIFEST).exists():
         log.info("no index file yet in %s", folder)
@@ -96,8 +98,7 @@ def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
 
 def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
     if live.index is None:
-        (folder / MANIFEST).unlink(missing_ok=True)
-        _remove_others(folder, keep=())
+        _write_none(folder, live, embedder)
         return
     name, refine, refine_digest = f"ivf-{live.revision}.faiss", "", ""
     if live.refine is not None:
@@ -118,11 +119,26 @@ def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
         refine=refine,
         refine_sha256=refine_digest,
     )
-    _write_file(folder / MANIFEST, lambda path: path.write_text(manifest.to_json(), "utf-8"))
+    _write_manifest(folder, manifest)
     live.tail = 0
     _remove_others(folder, keep=(name, refine))
     if live.refine is not None:  # from now on read from the file, not from memory
         live.refine = RefineStore.open(folder / refine, manifest.dims)
+
+
+def _write_none(folder: Path, live: LiveIndex, embedder: str) -> None:
+    """Say that there are no vectors, and how they are to be searched once there are some."""
+    if live.mode is SearchMode.AUTO:
+        (folder / MANIFEST).unlink(missing_ok=True)
+    else:
+        kind, mode = IndexKind.FLAT.value, live.mode.value
+        manifest = IndexManifest("", live.revision, "", 0, 0, 0, embedder, kind, mode, "", "")
+        _write_manifest(folder, manifest)
+    _remove_others(folder, keep=())
+
+
+def _write_manifest(folder: Path, manifest: IndexManifest) -> None:
+    _write_file(folder / MANIFEST, lambda path: path.write_text(manifest.to_json(), "utf-8"))
 
 
 def _current(
@@ -130,7 +146,7 @@ def _current(
 ) -> tuple[LiveIndex, bool, bool]:
     """Return the index up to the corpus; whether it was built; whether to write its file."""
     live = read_index(directory, source)
-    wanted = mode or (SearchMode.AUTO if live is None else live.mode)
+    wanted = mode or list_mode_of(directory)
     if live is not None:
         has_other_mode, live.mode = live.mode is not wanted, wanted
         live.follow(source)
@@ -144,8 +160,10 @@ def _current(
     return built, True, built.index is not None or _path(directory, MANIFEST).exists()
 
 
-def _read(directory: Path, source: VectorSource) -> LiveIndex:
+def _read(directory: Path, source: VectorSource) -> LiveIndex | None:
     manifest = read_manifest(directory)
+    if not manifest.file:
+        return None  # the corpus was empty
     _verify(directory, manifest, source)
     index = faiss.read_index(str(_path(directory, manifest.file)))
     if (index.ntotal, index.d) != (manifest.count, manifest.dims):

@@ -13,6 +13,7 @@ from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.files import index_kind
 from heddle.engines.vector.files.index_kind import IndexKind, SearchMode
 from heddle.engines.vector.files.manifest import read_manifest
+from heddle.engines.vector.index_check import index_problem
 from heddle.engines.vector.ivf import index_file, live_index
 from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
 from heddle.engines.vector.ivf.index_file import open_index, read_index, refresh_index, write_index
@@ -376,3 +377,18 @@ def test_the_mode_is_kept_until_another_is_asked_for(tmp_path, coded):
     refresh_index(tmp_path, coded, SearchMode.AUTO)
     assert open_index(tmp_path, coded).kind is IndexKind.PQ
     assert files(tmp_path) == ["ivf-2.faiss", "manifest.json", "refine-2.bin"]
+
+
+@pytest.mark.parametrize("name", ["ivf-1.faiss", None])
+def test_the_mode_outlasts_an_index_that_is_lost(tools, tmp_path, coded, name):
+    refresh_index(tmp_path, coded, SearchMode.EXACT)
+    if name is None:  # the corpus is emptied, and filled again
+        coded.delete(list(coded.rows))
+        assert open_index(tmp_path, coded).index is None
+        assert index_problem(tmp_path, coded, np.zeros(0, np.int64)) == ""
+        coded.store_vectors(range(1001, 2001), tools.clustered(1000, seed=4))
+    else:
+        (tmp_path / "index" / name).write_bytes(b"damaged")
+    assert read_index(tmp_path, coded) is None
+    assert open_index(tmp_path, coded).kind is IndexKind.PANORAMA
+    assert read_manifest(tmp_path).mode == "exact"
