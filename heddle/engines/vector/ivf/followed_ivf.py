@@ -119,6 +119,7 @@ class FollowedIvf(FollowedSource[LiveIndex]):
         No search begins before that has succeeded: it fails the searches that wait.
         """
         self._is_served = False
+        self.scanner.hot = None  # its memory is planned once: the next lists need it
         self.scanner = self._checked(live)
         self.live, self.places = live, ChunkPlaces(live)
         self._filters.clear()  # their labels are those of the index before

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from heddle.core.errors import StorageError
+from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
-from heddle.engines.vector.ivf.live_index import LiveIndex
+from heddle.engines.vector.ivf.live_index import LiveIndex, nlist_for
 from heddle.engines.vector.ivf.stepping_check import one_shot
 
 
@@ -53,6 +54,34 @@ def test_a_device_hears_of_a_change_that_failed_half_way(tools, monkeypatch):
         corpus.follow(in_flight=False)
     assert device.changes == 1
     assert corpus.scanner.list_sizes.sum() == 499
+
+
+def test_a_device_has_room_for_the_lists_of_one_index(tools):
+    class Device:
+        used = 0
+
+        def __init__(self, ivf):
+            if Device.used:
+                raise RuntimeError("out of memory")
+            Device.used += 1
+            self.lists = ivf.nlist
+
+        def __del__(self):
+            Device.used -= 1
+
+        def index_changed(self):
+            """Copy nothing."""
+
+    source = tools.Source(tools.clustered(300))
+    rebuild = Rebuild(lambda: LiveIndex.build(source), tools.Clock())
+    corpus = FollowedIvf(LiveIndex.build(source), source, rebuild=rebuild, make_hot=Device)
+    assert corpus.scanner.hot.lists == nlist_for(300)
+    source.store_vectors(range(301, 1501), tools.clustered(1200, seed=5))
+    while corpus.live.nlist == nlist_for(300):
+        corpus.follow(in_flight=False)
+        rebuild.wait()
+        assert rebuild.problem == ""
+    assert corpus.scanner.hot.lists == corpus.live.nlist
 
 
 def test_a_first_index_that_fails_half_way_is_served_when_it_is_whole(tools, monkeypatch):
