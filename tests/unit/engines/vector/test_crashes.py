@@ -24,7 +24,12 @@ from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.ivf import live_index
 from heddle.engines.vector.ivf.followed_ivf import FollowedIvf
-from heddle.engines.vector.ivf.index_file import open_index, read_index, refresh_index
+from heddle.engines.vector.ivf.index_file import (
+    open_index,
+    read_index,
+    refresh_index,
+    write_index,
+)
 from tests.helpers.crash_shim import Operation, Recorder, Renamed, Synced, Unlinked, crash
 
 REPLAYS = 500  # of each kind of index
@@ -328,7 +333,7 @@ def check_lists(directory: Path, store: CorpusStore, promised: int) -> None:
     corpus = FollowedIvf(open_index(directory, store), store)
     queries = np.array([vector_of(number) for number in range(promised)])
     check_found(store, *corpus.scanner.search_at_once(queries, 1, sys.maxsize))
-    refresh_index(directory, store)
+    write_index(directory, corpus.live, store)
 
 
 def check_graph(directory: Path, store: CorpusStore, promised: int) -> None:
