@@ -1,7 +1,8 @@
 """What the lists of a FAISS index hold, as vectors, also where they are stored as codes."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 import faiss
 import numpy as np
@@ -30,13 +31,8 @@ class ListReader:
     def __init__(self, ivf: IvfIndex) -> None:
         self._ivf = ivf
         self._lists: Any = ivf.invlists
-        kind = type(ivf).__name__
-        makers = {
-            "IndexIVFFlat": self._flat,
-            "IndexIVFFlatPanorama": self._panorama,
-            "IndexIVFPQFastScan": self._fast_scan,
-        }
-        self._read = makers[kind]()
+        # No method of this object: a cycle would keep the index when another has taken its place.
+        self._read = _READERS[type(ivf).__name__](ivf)
         self._check()
 
     @property
@@ -67,53 +63,6 @@ class ListReader:
         ids: NDArray[np.int64] = faiss.rev_swig_ptr(self._lists.get_ids(number), count)
         return ids[first:stop].copy()
 
-    def _codes(self, number: int, count: int) -> NDArray[np.uint8]:
-        codes: NDArray[np.uint8] = faiss.rev_swig_ptr(self._lists.get_codes(number), count)
-        return codes
-
-    def _flat(self) -> Read:
-        def read(number: int, first: int, stop: int) -> NDArray[np.float32]:
-            codes = self._codes(number, stop * self._lists.code_size)
-            return codes.view(np.float32).reshape(stop, self.dims)[first:].copy()
-
-        return read
-
-    def _panorama(self) -> Read:
-        levels, batch = int(self._ivf.n_levels), int(self._ivf.batch_size)
-        width = self.dims // levels
-        if width * levels != self.dims:
-            raise ConfigError(
-                f"hot_clusters: vectors of {self.dims} dimensions don't fall into {levels} equal "
-                "pieces; use hot_clusters off"
-            )
-
-        def read(number: int, first: int, stop: int) -> NDArray[np.float32]:
-            batches = -(-stop // batch)
-            codes = self._codes(number, batches * batch * self._lists.code_size)
-            pieces = codes.view(np.float32).reshape(batches, levels, batch, width)
-            from_batch = first // batch
-            vectors = pieces[from_batch:].transpose(0, 2, 1, 3).reshape(-1, self.dims)
-            return vectors[first - from_batch * batch : stop - from_batch * batch]
-
-        return read
-
-    def _fast_scan(self) -> Read:
-        pq = self._ivf.pq
-        packer = self._ivf.get_CodePacker()
-        order = _half_byte_order(packer)
-
-        def read(number: int, first: int, stop: int) -> NDArray[np.float32]:
-            blocks = -(-stop // FAISS_BLOCK_ROWS)
-            packed = self._codes(number, blocks * packer.block_size)
-            packed = packed[first // FAISS_BLOCK_ROWS * packer.block_size :]
-            halves = _half_bytes(packed).reshape(-1, 2 * packer.block_size)[:, order]
-            halves = halves.reshape(-1, packer.code_size, 2)[: stop - first]
-            codes = halves[:, :, 0] | halves[:, :, 1] << 4
-            vectors: NDArray[np.float32] = pq.decode(np.ascontiguousarray(codes))
-            return vectors
-
-        return read
-
     def _check(self) -> None:
         """Compare rows of the longest list with what FAISS itself says that they are."""
         sizes = self.sizes()
@@ -130,6 +79,69 @@ class ListReader:
                     "known here; use hot_clusters off, or the faiss-cpu release that Heddle was "
                     "tested with (1.15)"
                 )
+
+
+def _codes(lists: Any, number: int, count: int) -> NDArray[np.uint8]:  # noqa: ANN401 - FAISS's own
+    codes: NDArray[np.uint8] = faiss.rev_swig_ptr(lists.get_codes(number), count)
+    return codes
+
+
+def _flat(ivf: IvfIndex) -> Read:
+    lists, dims = ivf.invlists, int(ivf.d)
+
+    def read(number: int, first: int, stop: int) -> NDArray[np.float32]:
+        codes = _codes(lists, number, stop * lists.code_size)
+        return codes.view(np.float32).reshape(stop, dims)[first:].copy()
+
+    return read
+
+
+def _panorama(ivf: IvfIndex) -> Read:
+    lists, dims = ivf.invlists, int(ivf.d)
+    levels, batch = int(ivf.n_levels), int(ivf.batch_size)
+    width = dims // levels
+    if width * levels != dims:
+        raise ConfigError(
+            f"hot_clusters: vectors of {dims} dimensions don't fall into {levels} equal "
+            "pieces; use hot_clusters off"
+        )
+
+    def read(number: int, first: int, stop: int) -> NDArray[np.float32]:
+        batches = -(-stop // batch)
+        codes = _codes(lists, number, batches * batch * lists.code_size)
+        pieces = codes.view(np.float32).reshape(batches, levels, batch, width)
+        from_batch = first // batch
+        vectors = pieces[from_batch:].transpose(0, 2, 1, 3).reshape(-1, dims)
+        return vectors[first - from_batch * batch : stop - from_batch * batch]
+
+    return read
+
+
+def _fast_scan(ivf: IvfIndex) -> Read:
+    lists, pq = ivf.invlists, ivf.pq
+    packer = ivf.get_CodePacker()
+    order = _half_byte_order(packer)
+
+    def read(number: int, first: int, stop: int) -> NDArray[np.float32]:
+        blocks = -(-stop // FAISS_BLOCK_ROWS)
+        packed = _codes(lists, number, blocks * packer.block_size)
+        packed = packed[first // FAISS_BLOCK_ROWS * packer.block_size :]
+        halves = _half_bytes(packed).reshape(-1, 2 * packer.block_size)[:, order]
+        halves = halves.reshape(-1, packer.code_size, 2)[: stop - first]
+        codes = halves[:, :, 0] | halves[:, :, 1] << 4
+        vectors: NDArray[np.float32] = pq.decode(np.ascontiguousarray(codes))
+        return vectors
+
+    return read
+
+
+_READERS: Final[Mapping[str, Callable[[IvfIndex], Read]]] = MappingProxyType(
+    {
+        "IndexIVFFlat": _flat,
+        "IndexIVFFlatPanorama": _panorama,
+        "IndexIVFPQFastScan": _fast_scan,
+    }
+)
 
 
 def _half_bytes(values: NDArray[np.uint8]) -> NDArray[np.uint8]:

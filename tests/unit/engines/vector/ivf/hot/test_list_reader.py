@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import faiss
 import numpy as np
 import pytest
@@ -32,6 +35,19 @@ def test_any_piece_of_a_list_is_what_faiss_says_it_is(tools, kind):
                 ivf.reconstruct_from_offset(number, row, faiss.swig_ptr(theirs))
                 np.testing.assert_array_equal(mine[row - first], theirs)
                 assert labels[row - first] == ivf.invlists.get_single_id(number, row)
+
+
+@pytest.mark.parametrize("kind", IndexKind)
+def test_a_reader_lets_go_of_its_index_at_once(tools, kind):
+    live = index_of(tools, kind)
+    reader = ListReader(live.ivf)
+    held = weakref.ref(reader)
+    gc.disable()
+    try:
+        del reader
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 def test_panoramas_lists_of_several_batches_are_read(tools):
