@@ -9,6 +9,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+import heddle.engines.vector.kernels  # noqa: F401 - says where compiled code is kept
+
 NOBODY = -1
 REVERSE_SHARE = 4  # edges that come back to a node, at most, in degrees
 
