@@ -13,7 +13,7 @@ from heddle.app.models.remote_models import open_remote_embedder
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.app.server import Server
 from heddle.app.server_config import ServerConfig
-from heddle.core.errors import ConfigError, InputError
+from heddle.core.errors import ConfigError, InputError, StorageError
 from heddle.core.tasks import Priority
 from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documents
 from heddle.corpus.pending import pending_batches
@@ -165,7 +165,8 @@ def _made_or_opened(place: CorpusPlace) -> Iterator[CorpusStore]:
                 is_empty = store.stats().documents == 0
     finally:
         if is_new and is_empty:
-            with suppress(OSError):  # a directory with other files stays
+            # A corpus that another process has opened stays, and a directory with other files.
+            with suppress(OSError, InputError, StorageError):
                 CorpusStore.remove(place)
                 for path in missing:
                     path.rmdir()

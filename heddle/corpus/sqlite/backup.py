@@ -17,11 +17,11 @@ from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
 from heddle.corpus.damage import remedy
 from heddle.corpus.sqlite import schema
 from heddle.corpus.sqlite.database import FILE_MODE, FILE_NAME, Database
+from heddle.corpus.sqlite.sole_use import end_log, remove_file
 from heddle.corpus.sqlite.storage_errors import storage_errors
 
 PART: Final = ".part"  # of a file that is being written
 SUFFIX: Final = ".sqlite"
-LOG_SUFFIXES: Final = ("-wal", "-shm")
 
 
 def backup_file(target: Path) -> Path:
@@ -81,7 +81,7 @@ def restore(
         with database.read() as connection:
             schema.check_version(connection, file)
         with storage_errors(directory):
-            _end_log(target)
+            end_log(target)
         return _copied(database, target, file, derived)
     finally:
         database.close()
@@ -94,7 +94,7 @@ def _copied(
     part = target.with_name(target.name + PART)
     with storage_errors(part):
         target.parent.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
-        _remove(part)
+        remove_file(part)
         part.touch(mode=FILE_MODE)
     try:
         with database.read() as connection, closing(sqlite3.connect(part)) as copy:
@@ -109,7 +109,7 @@ def _copied(
             _sync(target.parent)
     finally:
         with storage_errors(part):
-            _remove(part)
+            remove_file(part)
     return check
 
 
@@ -125,37 +125,6 @@ def _checked(part: Path, source: Path) -> CorpusCheck:
             f"{source}: it is damaged and was not copied: {first}; {remedy(str(source))}"
         )
     return check
-
-
-def _end_log(target: Path) -> None:
-    """Have what a corpus's log holds written to its file, which only its one user can.
-
-    Raises: InputError: another process uses it.
-    """
-    if not target.exists():
-        return
-    with closing(sqlite3.connect(target, timeout=0, isolation_level=None)) as connection:
-        try:
-            connection.execute("PRAGMA journal_mode = DELETE")
-        except sqlite3.OperationalError as error:
-            if not error.sqlite_errorname.startswith("SQLITE_BUSY"):
-                raise
-            raise InputError(
-                f"{target.parent}: a server or another process uses it; stop that first"
-            ) from error
-        except sqlite3.DatabaseError:
-            pass  # it is damaged, which is why it is replaced
-    _remove_logs(target)
-
-
-def _remove(file: Path) -> None:
-    file.unlink(missing_ok=True)
-    _remove_logs(file)
-
-
-def _remove_logs(file: Path) -> None:
-    for suffix in LOG_SUFFIXES:
-        file.with_name(file.name + suffix).unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

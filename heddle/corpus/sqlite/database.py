@@ -16,6 +16,7 @@ from heddle.corpus.place import CorpusPlace
 from heddle.corpus.rows import meta_table
 from heddle.corpus.sqlite import schema, word_search
 from heddle.corpus.sqlite.folder_lock import FileClaim, locked
+from heddle.corpus.sqlite.sole_use import end_log, remove_file
 from heddle.corpus.sqlite.storage_errors import storage_errors
 
 FILE_NAME = "corpus.sqlite"
@@ -45,9 +46,16 @@ def has_corpus(place: CorpusPlace) -> bool:
 
 
 def remove_corpus(place: CorpusPlace) -> None:
-    """Delete a closed corpus's files; what else is in the directory stays."""
-    for suffix in ("", "-wal", "-shm"):
-        (Path(place.url) / f"{FILE_NAME}{suffix}").unlink(missing_ok=True)
+    """Delete a closed corpus's files; what else is in the directory stays.
+
+    Raises:
+        InputError: another process uses it.
+        StorageError: the disk refuses.
+    """
+    file = Path(place.url) / FILE_NAME
+    with storage_errors(file):
+        end_log(file)
+        remove_file(file)
 
 
 class SqliteConnection(sqlite3.Connection):

@@ -1,12 +1,13 @@
 """What indexing refuses before it starts an engine."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from heddle.app.index_paths import Embedded, index_paths
 from heddle.core.errors import ConfigError, InputError, StorageError
-from heddle.corpus.ingestion import ingest_documents
+from heddle.corpus.ingestion import IngestReport, ingest_documents
 from heddle.corpus.store import CorpusStore
 
 
@@ -58,6 +59,26 @@ def test_a_refused_run_leaves_a_corpus_that_was_there(tmp_path: Path):
     with pytest.raises(InputError, match="nothing to index was found"):
         index([tmp_path / "blank.txt"], tmp_path / "corpus")
     assert CorpusStore.exists(tmp_path / "corpus")
+
+
+def test_a_refused_first_run_leaves_what_another_run_writes_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "blank.txt").write_text(" \n")
+    (tmp_path / "a.txt").write_text("Some text.")
+    corpus, opened = tmp_path / "corpus", list[CorpusStore]()
+
+    def ingest_beside(*arguments: Any, **options: Any) -> IngestReport:
+        opened.append(CorpusStore.open(corpus, create=True))
+        return ingest_documents(*arguments, **options)
+
+    monkeypatch.setattr("heddle.app.index_paths.ingest_documents", ingest_beside)
+    with pytest.raises(InputError, match="nothing to index was found"):
+        index([tmp_path / "blank.txt"], corpus)
+    with opened.pop() as other:
+        assert ingest_documents(other, [tmp_path / "a.txt"], lambda _: None).added == 1
+    with CorpusStore.open(corpus) as store:
+        assert store.stats().documents == 1
 
 
 def test_a_stop_after_the_first_document_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
