@@ -38,7 +38,8 @@ class FollowedSource(ABC, Generic[L]):
         self._staleness = Staleness() if staleness is None else staleness
         self.words = WordSearches(source)
         self.has_news = False
-        self._asked: Callable[[], int] | None = None
+        # What was asked, and the revision of the index then: it may follow before the answer.
+        self._asked: tuple[Callable[[], int], int] | None = None
         self._embedder, self._history = EmbedderGuard(source), RevisionGuard()
 
     @property
@@ -70,7 +71,7 @@ class FollowedSource(ABC, Generic[L]):
             self._staleness.check()
             return self.revision
         self._staleness.begin()
-        newest = self._seen(lambda: self._source.revision)
+        newest = self._seen(lambda: self._source.revision, self.revision)
         return self.revision if newest is None else newest
 
     def ask_newest(self) -> bool:
@@ -82,11 +83,13 @@ class FollowedSource(ABC, Generic[L]):
             return False
         self.has_news = False
         self._staleness.begin()
+        look: Callable[[], int] | None
         try:
-            self._asked = self._source.ask_revision()
+            look = self._source.ask_revision()
         except Unreachable:
-            self._asked = None
-        return self._asked is not None
+            look = None
+        self._asked = None if look is None else (look, self.revision)
+        return look is not None
 
     def asked_newest(self) -> int | None:
         """Return the newest revision that was committed when `ask_newest` was called.
@@ -97,7 +100,7 @@ class FollowedSource(ABC, Generic[L]):
         """
         asked, self._asked = self._asked, None
         assert asked is not None, "nothing was asked"
-        return self._seen(asked)
+        return self._seen(*asked)
 
     def store(self, chunk_ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> int:
         """Commit vectors to the corpus; return its revision, which the index will follow."""
@@ -116,15 +119,15 @@ class FollowedSource(ABC, Generic[L]):
         rebuilding = "" if self._rebuild is None else self._rebuild.problem
         return tuple(filter(None, (rebuilding, self._staleness.note, self._history.problem)))
 
-    def _seen(self, look: Callable[[], int]) -> int | None:
-        """Return what a look at the corpus gives; None = it is away."""
+    def _seen(self, look: Callable[[], int], covered: int) -> int | None:
+        """Return what a look at the corpus gives, which began at a revision; None = it is away."""
         try:
             newest = look()
         except Unreachable as error:
             self._staleness.check(error)
             return None
         self._staleness.seen()
-        self._history.check(newest, self.revision)
+        self._history.check(newest, covered)
         return newest
 
     @property

@@ -51,3 +51,20 @@ def test_chunks_that_come_with_the_same_numbers_are_not_taken_for_those_of_befor
     end = ask(3)
     assert not isinstance(end, Done)
     assert reason in end.message
+
+
+def test_what_was_followed_before_an_answer_came_is_no_corpus_that_went_back(tools):
+    class Database(tools.Source):
+        def ask_revision(self):
+            revision = self.revision
+            return lambda: revision
+
+    source = Database(tools.clustered(100))
+    corpus = FollowedIvf(LiveIndex.build(source), source)
+    assert corpus.ask_newest()
+    source.store_vectors([101], tools.clustered(1, seed=5))
+    assert corpus.newest_revision() == 2  # as where another process's notice came meanwhile
+    corpus.follow(in_flight=False)
+    assert corpus.revision == 2
+    assert corpus.asked_newest() == 1
+    assert corpus.problems == ()
