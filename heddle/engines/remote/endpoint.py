@@ -11,7 +11,7 @@ from heddle.engines.remote.problem import RemoteProblem, Trouble
 PAUSE_S: Final = 0.25  # after a first failure; each further one doubles it
 PAUSE_S_MAX: Final = 30.0
 BUSY_PAUSE_S: Final = 0.5  # where the other side doesn't say when to come again
-BUSY_PAUSE_S_MAX: Final = 60.0  # whatever it says: its clock may be wrong, or a quota raised
+BUSY_PAUSE_S_MAX: Final = 60.0  # though it says more: clocks are wrong, quotas are raised
 DOUBLINGS_MAX: Final = 8
 
 log = logging.getLogger(__name__)
