@@ -3,6 +3,8 @@
 import gzip
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from heddle.corpus.document import Document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import parse_file
 from tests.unit.corpus.parsing.pdfs import encrypted, pdf
+
+CPU_S_MAX = 60  # of a process that would take hours
 
 
 def parse(path: Path, content: str | bytes, **limits: int) -> list[Document]:
@@ -90,6 +94,31 @@ def test_front_matter_is_no_text(tmp_path):
     assert document.title == "My Page"
     assert document.text == "\n# One\ntext"
     assert one(tmp_path / "b.md", "---\n\ntext without an end").text.startswith("---")
+    keys = "---\n# a comment\ntags:\n- x\nmore: [\n  y\n]\n\ntitle: It's\n--- \ntext"
+    document = one(tmp_path / "c.md", keys)
+    assert (document.title, document.text) == ("It's", "text")
+    assert one(tmp_path / "d.md", "---\n---\ntext").text == "text"
+
+
+@pytest.mark.parametrize(
+    "between", ["# Wells\n\nThe first is deep.", "- an item\n- another", "Ore."]
+)
+def test_text_between_two_rules_is_kept(tmp_path, between):
+    text = f"---\n{between}\n\n---\nMore."
+    assert one(tmp_path / "a.md", text).text == text
+
+
+def test_a_long_title_in_front_matter_takes_no_hours(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text("---\ntitle: a" + " " * 2_000_000 + "b\n---\ntext")
+    read = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S_MAX}, {CPU_S_MAX}))\n"
+        "from pathlib import Path\n"
+        "from heddle.corpus.parsing.parse_file import parse_file\n"
+        f"print([one.text for one in parse_file(Path({str(path)!r}))])"
+    )
+    done = subprocess.run([sys.executable, "-c", read], stdout=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stdout) == (0, b"['text']\n")
 
 
 # HTML
