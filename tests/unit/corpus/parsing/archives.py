@@ -7,6 +7,12 @@ CONTAINER = """<?xml version="1.0"?>
 <container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>
 <rootfile full-path="OEBPS/book.opf"/></rootfiles></container>"""
 
+DOCX_NAMES = {
+    "w": "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "mc": "http://schemas.openxmlformats.org/markup-compatibility/2006",
+    "m": "http://schemas.openxmlformats.org/officeDocument/2006/math",
+}
+
 
 def archive(files: dict[str, str | bytes]) -> bytes:
     """Return a zip archive."""
@@ -58,6 +64,22 @@ def docx() -> bytes:
     cells = (cell for row in table.rows for cell in row.cells)
     for cell, text in zip(cells, ("name", "value", "depth", "12"), strict=True):
         cell.text = text
+    out = BytesIO()
+    word.save(out)
+    return out.getvalue()
+
+
+def docx_of(body: str) -> bytes:
+    """Return a document with this XML as its body; `toc1` is the style of tables of contents."""
+    from docx import Document
+    from docx.enum.style import WD_STYLE_TYPE
+    from docx.oxml import parse_xml
+
+    word = Document()
+    word.styles.add_style("toc 1", WD_STYLE_TYPE.PARAGRAPH)
+    spaces = " ".join(f'xmlns:{prefix}="{name}"' for prefix, name in DOCX_NAMES.items())
+    for element in reversed(parse_xml(f"<w:body {spaces}>{body}</w:body>")):
+        word.element.body.insert(0, element)
     out = BytesIO()
     word.save(out)
     return out.getvalue()

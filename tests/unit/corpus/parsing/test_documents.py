@@ -10,7 +10,7 @@ from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import parse_file
-from tests.unit.corpus.parsing.archives import archive, docx, epub, pptx
+from tests.unit.corpus.parsing.archives import archive, docx, docx_of, epub, pptx
 
 
 def parse(path: Path, content: bytes | str, **limits: int) -> Document:
@@ -33,6 +33,77 @@ def test_docx(tmp_path):
         (("Setup",), "Turn the key.\n\n- the first item"),
         (("Setup", "Limits"), "name | value\n\ndepth | 12"),
     ]
+
+
+def run(text: str, tag: str = "t") -> str:
+    return f"<w:r><w:{tag}>{text}</w:{tag}></w:r>"
+
+
+def paragraph(*parts: str, style: str = "") -> str:
+    look = f'<w:pPr><w:pStyle w:val="{style}"/></w:pPr>' if style else ""
+    return f"<w:p>{look}{''.join(parts)}</w:p>"
+
+
+def control(content: str, settings: str = "") -> str:
+    return f"<w:sdt><w:sdtPr>{settings}</w:sdtPr><w:sdtContent>{content}</w:sdtContent></w:sdt>"
+
+
+def cell(content: str, settings: str = "") -> str:
+    return f"<w:tc><w:tcPr>{settings}</w:tcPr>{content}</w:tc>"
+
+
+def docx_text(path: Path, *blocks: str) -> str:
+    return parse(path, docx_of("".join(blocks))).text
+
+
+BOX = f"<w:txbxContent>{paragraph(run('in a box'))}</w:txbxContent>"
+CONTENTS = '<w:docPartObj><w:docPartGallery w:val="Table of Contents"/></w:docPartObj>'
+
+
+@pytest.mark.parametrize(
+    ("block", "text"),
+    [
+        (control(paragraph(run("a form"))), "a form"),
+        (paragraph(run("to "), control(run("Ms Lee"))), "to Ms Lee"),
+        (paragraph(run("is "), f"<w:ins>{run('not ')}</w:ins>", run("so")), "is not so"),
+        (paragraph(f"<w:del>{run('gone', 'delText')}</w:del>", run("here")), "here"),
+        (paragraph(f"<w:moveFrom>{run('gone')}</w:moveFrom>", run("here")), "here"),
+        (paragraph(run("x = "), "<m:oMath><m:r><m:t>2y</m:t></m:r></m:oMath>"), "x = 2y"),
+        (paragraph("<w:r><w:t>a</w:t><w:tab/><w:t>b</w:t><w:br/><w:t>c</w:t></w:r>"), "a\tb\nc"),
+        (
+            paragraph(
+                run("beside"),
+                f"<w:r><mc:AlternateContent><mc:Choice>{BOX}</mc:Choice>"
+                f"<mc:Fallback>{BOX}</mc:Fallback></mc:AlternateContent></w:r>",
+            ),
+            "beside\n\nin a box",
+        ),
+        (control(paragraph(run("Type here")), "<w:showingPlcHdr/>"), ""),
+        (control(paragraph(run("Wells 7")), CONTENTS), ""),
+        (paragraph(run("Wells 7"), style="toc1"), ""),
+    ],
+)
+def test_docx_wherever_word_puts_text(tmp_path, block, text):
+    assert docx_text(tmp_path / "a.docx", block) == text
+
+
+def test_docx_tables_in_tables_and_merged_cells(tmp_path):
+    inner = f"<w:tbl><w:tr>{cell(paragraph(run('deep')))}</w:tr></w:tbl>"
+    first = cell(paragraph(run("well")), '<w:vMerge w:val="restart"/>')
+    wide = cell(paragraph(run("12 m")), '<w:gridSpan w:val="2"/>')
+    rows = (
+        first + wide,
+        cell(paragraph(), "<w:vMerge/>") + control(cell(inner + paragraph(run("and wet")))),
+        cell(paragraph(run("no cell above")), "<w:vMerge/>"),
+    )
+    table = f"<w:tbl>{''.join(f'<w:tr>{row}</w:tr>' for row in rows)}</w:tbl>"
+    found = docx_text(tmp_path / "a.docx", table)
+    assert found == "well | 12 m\n\nwell | deep and wet\n\nno cell above"
+
+
+def test_docx_whose_first_row_continues_a_cell(tmp_path):
+    row = cell(paragraph(run("a")), "<w:vMerge/>") + cell(paragraph(run("b")))
+    assert docx_text(tmp_path / "a.docx", f"<w:tbl><w:tr>{row}</w:tr></w:tbl>") == "a | b"
 
 
 def test_pptx(tmp_path):
