@@ -7,11 +7,25 @@ from typing import Any, Final
 
 from heddle.app.requests.documents import checked_documents
 from heddle.cli.command_parser import CommandParser
+from heddle.core.errors import ConfigError
 from heddle.core.tasks import Priority
 from heddle.corpus.parsing.guarded_parser import GuardedParser
+from heddle.corpus.place import CorpusPlace
 
 DOCUMENT: Final = "--document"
 PRIORITIES = tuple(level.name.lower() for level in Priority)
+
+
+def corpus_place(text: str) -> CorpusPlace:
+    """Return the corpus that an argument names.
+
+    Raises:
+        ArgumentTypeError: it is no URL of a database; the message doesn't show it.
+    """
+    try:
+        return CorpusPlace.of(text)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def add_topk(parser: CommandParser, default: str = "the workflow's") -> None:

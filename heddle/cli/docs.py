@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
+from heddle.cli.arguments import corpus_place
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, server_config
 from heddle.cli.index import EMBEDDING_FIELDS, delete_shown, index_shown, print_report
@@ -27,7 +28,7 @@ FileState = tuple[int, int, int] | None  # bytes; times of content and of rights
 def add_arguments(parser: CommandParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "corpus", type=CorpusPlace.of, metavar="DIR", help="corpus directory, or postgresql:// URL"
+        "corpus", type=corpus_place, metavar="DIR", help="corpus directory, or postgresql:// URL"
     )
     parser.add_argument(
         "action",

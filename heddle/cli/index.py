@@ -20,6 +20,7 @@ from heddle.app.priming.chunk_kv_disk import readable_size
 from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport, PrimingStage
 from heddle.app.priming.prime import NEIGHBOURS_DEFAULT
 from heddle.app.server_config import ServerConfig
+from heddle.cli.arguments import corpus_place
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import MODEL_FIELDS, REUSE_STORE_FIELDS, add_config, server_config
 from heddle.cli.progress import ProgressLines
@@ -50,7 +51,7 @@ def add_arguments(parser: CommandParser) -> None:
     parser.add_argument(
         "--into",
         required=True,
-        type=CorpusPlace.of,
+        type=corpus_place,
         metavar="DIR|URL",
         help="corpus to make or update: a directory, or postgresql://USER@HOST/DATABASE",
     )

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Final, Self, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+
+from heddle.core.errors import ConfigError
 
 DIRECTORY: Final = "directory"
 DATABASES: Final = ("postgresql", "postgres")
@@ -34,6 +35,9 @@ class CorpusPlace:
     def of(cls, where: "str | Path | CorpusPlace") -> Self:
         """Return the place that a path or a URL means.
 
+        Raises:
+            ConfigError: the URL's password has signs that a URL can't have as they are.
+
         Example:
             from heddle.corpus.place import CorpusPlace
 
@@ -45,10 +49,8 @@ class CorpusPlace:
         if not is_database(where):
             directory = Path(str(where))
             return cls(DIRECTORY, str(directory), str(directory), directory)
-        parts = urlsplit(str(where))
-        user, host = parts.username, parts.netloc.rpartition("@")[2]
-        shown = urlunsplit((DATABASES[0], f"{user}@{host}" if user else host, parts.path, "", ""))
-        digest = sha256(f"{shown}?{parts.query}".encode()).hexdigest()[:DIGEST_CHARS]
+        shown, query = _without_password(str(where))
+        digest = sha256(f"{shown}?{query}".encode()).hexdigest()[:DIGEST_CHARS]
         return cls(DATABASES[0], shown, str(where), _work_root() / digest)
 
     @property
@@ -67,6 +69,27 @@ Where: TypeAlias = str | Path | CorpusPlace
 def is_database(where: object) -> bool:
     """Whether a text is the URL of a database, and no path."""
     return isinstance(where, str) and where.partition("://")[0] in DATABASES and "://" in where
+
+
+def _without_password(url: str) -> tuple[str, str]:
+    """Return a database's URL without password and query, and the query, as libpq reads them.
+
+    User and password end at the first `@` before a `/`, and may hold `?` and `#`. urllib lets them
+    end there, and would take the password for the host.
+
+    Raises: ConfigError: another `@` shows that the password isn't where libpq looks for it.
+    """
+    rest = url.partition("://")[2]
+    before, at, behind = rest.partition("@")
+    login, rest = (before, behind) if at and "/" not in before else ("", rest)
+    address, _, query = rest.partition("?")
+    if "@" in address:
+        raise ConfigError(
+            "the database's URL: write an @ of its password as %40, and a / as %2F; or give the"
+            " password by PGPASSWORD or ~/.pgpass"
+        )
+    user = login.partition(":")[0]
+    return f"{DATABASES[0]}://{f'{user}@' if user else ''}{address}", query
 
 
 def _work_root() -> Path:
