@@ -2,9 +2,10 @@
 
 import argparse
 import json
+import os
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -116,8 +117,9 @@ def _sync(options: argparse.Namespace) -> int:
     with CorpusStore.open(options.corpus) as store:
         paths, lost = _sync_paths(store)
     for path in lost:
+        state = "empty" if path.exists() else "gone"
         print(
-            f"error: the directory {path} is gone, and its documents are kept; "
+            f"error: the directory {path} is {state}, and its documents are kept; "
             f"heddle index {path} --into {options.corpus} --prune deletes them",
             file=sys.stderr,
         )
@@ -164,14 +166,30 @@ def _state(path: Path) -> FileState:
 
 
 def _sync_paths(store: CorpusStore) -> tuple[list[Path], list[Path]]:
-    """Return what to index again, and the directories that are gone: perhaps an unmounted disk.
+    """Return what to index again, and directories that are gone or empty, with documents of theirs.
 
+    Those may be on a disk that isn't mounted. What is gone and has no documents left is in neither.
     A corpus of an earlier version names no paths: its files are looked at again, and no new ones
     are found.
     """
     files = set(store.runs.source_names()) - {""}
     roots = [Path(root) for root in store.runs.roots or sorted(files)]
-    lost = [root for root in roots if not root.exists() and str(root) not in files]
     if not roots:
         raise InputError(f"no file brought the documents of {store.place}: sync has no source")
-    return [root for root in roots if root not in lost], lost
+    lost = [root for root in roots if _is_lost(root, files)]
+    known = [root for root in roots if root.exists() or str(root) in files]
+    return [root for root in known if root not in lost], lost
+
+
+def _is_lost(root: Path, files: Collection[str]) -> bool:
+    """Whether documents came from files in a directory that is gone, or that has nothing in it."""
+    below = os.path.join(root, "")
+    return (not root.exists() or _is_empty(root)) and any(f.startswith(below) for f in files)
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a path is a directory that can be looked into, and nothing is there."""
+    if not path.is_dir() or not os.access(path, os.R_OK):
+        return False
+    with os.scandir(path) as entries:
+        return next(entries, None) is None

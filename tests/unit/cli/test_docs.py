@@ -63,6 +63,33 @@ def test_a_directory_that_is_gone_keeps_its_documents(corpus: Path, files: Path,
     assert listed(corpus, capsys) == ["mill.txt", "tide.txt"]
 
 
+@pytest.mark.slow
+def test_a_directory_that_is_empty_keeps_its_documents(corpus: Path, files: Path, looks, capsys):
+    elsewhere = files.with_name("elsewhere")
+    files.rename(elsewhere)
+    files.mkdir()  # as a mount point is without its disk
+    assert main(["docs", str(corpus), "sync"]) == 1
+    assert f"the directory {files} is empty, and its documents are kept" in capsys.readouterr().err
+    looks.at = {2: stop}
+    assert main(["docs", str(corpus), "sync", "--watch"]) == 130
+    assert listed(corpus, capsys) == ["mill.txt", "tide.txt"]
+    (elsewhere / "mill.txt").rename(files / "mill.txt")
+    assert main(["docs", str(corpus), "sync"]) == 0
+    assert listed(corpus, capsys) == ["mill.txt"]
+
+
+@pytest.mark.slow
+def test_a_file_that_is_gone_is_no_error_for_ever(corpus: Path, tmp_path: Path, capsys):
+    wind = tmp_path / "wind.txt"
+    wind.write_text("The wind is in the west.")
+    assert main(["docs", str(corpus), "add", str(wind)]) == 0
+    wind.unlink()
+    for _ in range(2):
+        assert main(["docs", str(corpus), "sync"]) == 0
+        assert "is gone" not in capsys.readouterr().err
+    assert listed(corpus, capsys) == ["mill.txt", "tide.txt"]
+
+
 @dataclass
 class Looks:
     """What `--watch` did: before each pause, how often it has synchronised; stopped by Ctrl-C."""
