@@ -19,11 +19,13 @@ from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documen
 from heddle.corpus.pending import pending_batches
 from heddle.corpus.place import CorpusPlace, Where
 from heddle.corpus.records import EmbedderStamp
+from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_index import OnRows, VectorIndexKind
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.build import refresh_index
 from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.forget_index import forget_indexes
 from heddle.engines.vector.graph.progress import OnPhase
 from heddle.hosts.machine import read_machine
 from heddle.kv.disk.forget_files import forget_files
@@ -159,6 +161,9 @@ def _made_or_opened(place: CorpusPlace) -> Iterator[CorpusStore]:
     try:
         with CorpusStore.open(place, create=True) as store:
             is_empty = False  # until it has been looked at
+            if is_new:
+                with storage_errors(place.work):
+                    forget_indexes(place.work)
             try:
                 yield store
             finally:

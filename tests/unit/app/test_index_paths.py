@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.support.inline_engines import inline_engines
 from heddle.app.index_paths import Embedded, index_paths
 from heddle.core.errors import ConfigError, InputError, StorageError
 from heddle.corpus.ingestion import IngestReport, ingest_documents
 from heddle.corpus.store import CorpusStore
+from heddle.engines.vector.files.manifest import read_manifest
 
 
 def index(paths: list[Path], into: Path) -> None:
@@ -91,6 +93,21 @@ def test_a_stop_after_the_first_document_keeps_it(tmp_path: Path, monkeypatch: p
         index([tmp_path / "a.txt"], tmp_path / "corpus")
     with CorpusStore.open(tmp_path / "corpus") as store:
         assert store.stats().documents == 1
+
+
+@pytest.mark.slow
+def test_a_new_corpus_takes_no_index_of_the_one_that_was_there(tmp_path: Path):
+    corpus, mine = tmp_path / "corpus", tmp_path / "corpus" / "index" / "mine.txt"
+    digests = []
+    for text in ("The mill grinds flour.", "The tide turns."):
+        (tmp_path / "a.txt").write_text(text)
+        with inline_engines():
+            index([tmp_path / "a.txt"], corpus)
+        digests.append(read_manifest(corpus).sha256)
+        mine.write_text("not Heddle's")
+        CorpusStore.remove(corpus)  # as a user does who moves a damaged file away
+    assert digests[0] != digests[1]
+    assert mine.exists()
 
 
 def test_a_corpus_that_can_not_be_counted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
