@@ -13,9 +13,12 @@ LOG_SUFFIXES: Final = ("-wal", "-shm")
 def end_log(target: Path) -> None:
     """Have what a corpus's log holds written to its file, which only its one user can.
 
+    A log whose file is gone goes: SQLite would play it back into the file that takes its place.
+
     Raises: InputError: another process uses it.
     """
     if not target.exists():
+        remove_logs(target)
         return
     with closing(sqlite3.connect(target, timeout=0, isolation_level=None)) as connection:
         try:

@@ -1,5 +1,6 @@
 """A backup is checked, is as of one moment, and comes back as it was."""
 
+import shutil
 import sqlite3
 import stat
 
@@ -58,6 +59,19 @@ def test_nothing_is_overwritten_unasked(filled, tmp_path):
     assert not (other / "index").exists()
     with CorpusStore.open(other) as store:
         assert texts_searchable(store) == ["the first", "the second"]
+
+
+def test_a_log_that_lost_its_file_changes_nothing_of_a_backup(filled, tmp_path):
+    copy, crashed = tmp_path / "copy.sqlite", tmp_path / "crashed"
+    back_up(filled.place.work, copy)
+    put(filled, "b", "what came later")
+    embed(filled)
+    shutil.copytree(filled.place.work, crashed)  # as a crash leaves it
+    (crashed / FILE_NAME).unlink()
+    assert (crashed / f"{FILE_NAME}-wal").stat().st_size
+    restore(copy, crashed)
+    with CorpusStore.open(crashed) as restored:
+        assert texts_searchable(restored) == ["the first", "the second"]
 
 
 def test_a_corpus_in_use_is_not_replaced(filled, tmp_path):
