@@ -60,11 +60,13 @@ class Document:
 
     @property
     def sha256(self) -> str:
-        """What an indexer compares to see whether the text has changed."""
+        """What an indexer compares to see whether the text, or where it stands, has changed."""
         digest = hashlib.sha256()
         parts = [self.title, self.text, str(self.has_headings)]
         if self.headings:
             parts.append(repr(self.headings))
+        if self.pages:
+            parts.append(repr(self.pages))
         for part in parts:
             digest.update(part.encode("utf-8", "surrogatepass"))
             digest.update(b"\x00")

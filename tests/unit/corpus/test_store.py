@@ -1,6 +1,7 @@
 """CorpusStore: what a search sees, revisions, versions, resuming."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from heddle.core.errors import ConfigError, InputError, InternalError
 from heddle.core.kv_reuse import PrimedWith
 from heddle.core.ports import PassageSource
+from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.records import EmbedderStamp, PutOutcome
 from heddle.corpus.store import CorpusStore
 from tests.unit.corpus.corpora import (
@@ -48,6 +50,19 @@ def test_a_corpus_outlives_its_process(tmp_path):
         assert store.revision == revision == 1
         assert store.embedder == STAMP
         assert texts_searchable(store) == ["one", "two"]
+
+
+def test_text_on_another_page_is_found_there(store):
+    before = replace(document("a", "one\n\ntwo"), pages=(0, 5))
+    after = replace(before, pages=(0, 0, 5))  # a page without text came in first
+    outcomes = []
+    for one in (before, after):
+        found = chunk_document(one, Chunking(size=1))
+        outcomes.append(store.documents.put_document(one, found))
+        embed(store)
+    assert outcomes == [PutOutcome.ADDED, PutOutcome.CHANGED]
+    passages = store.passages(store.vector_ids().tolist())
+    assert [(passage.text, passage.place.page) for passage in passages] == [("one", 2), ("two", 3)]
 
 
 def test_opening_nothing_says_how_to_make_it(tmp_path):
