@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from heddle.core.errors import StorageError
 from heddle.corpus.damage import DamagedChunk
-from heddle.corpus.rows.chunk_check import find_damaged
+from heddle.corpus.rows.chunk_check import all_damaged
 from heddle.corpus.rows.connection import Database
 
 
@@ -38,9 +38,9 @@ def check_corpus(database: Database) -> CorpusCheck:
             chunks, unchecked = connection.execute(
                 "SELECT count(*), count(*) - count(checksum) FROM chunks"
             ).fetchone()
-            damaged = find_damaged(connection, "1 = 1")
+            damaged = tuple(all_damaged(connection))
     except StorageError:
         if not problems:
             raise
         return CorpusCheck(0, 0, (), problems)
-    return CorpusCheck(chunks, unchecked, tuple(damaged), problems)
+    return CorpusCheck(chunks, unchecked, damaged, problems)

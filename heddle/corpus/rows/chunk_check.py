@@ -1,5 +1,6 @@
 """Which stored chunks differ from what was written."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from heddle.corpus.damage import DamagedChunk
@@ -8,6 +9,26 @@ from heddle.corpus.rows.connection import Connection
 
 # A chunk's fields in the order of its checksum.
 CHECKED: Final = "id, tenant, collection, position, chunks.title, text, start, stop, page, heading"
+BATCH_ROWS: Final = 1024
+
+
+def all_damaged(connection: Connection) -> Iterator[DamagedChunk]:
+    """Give every damaged chunk, by ascending id; reads all chunks and vectors.
+
+    A statement reads `BATCH_ROWS` of them: PostgreSQL's client holds all that a statement gives.
+    """
+    last = 0
+    while True:
+        batch = connection.execute(
+            "SELECT max(chunk_id) FROM"
+            " (SELECT chunk_id FROM chunks WHERE chunk_id > ? ORDER BY chunk_id LIMIT ?) AS batch",
+            (last, BATCH_ROWS),
+        )
+        end = batch.fetchone()[0]
+        if end is None:
+            return
+        yield from find_damaged(connection, "chunk_id > ? AND chunk_id <= ?", (last, end))
+        last = end
 
 
 def find_damaged(

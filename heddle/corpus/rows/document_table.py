@@ -12,7 +12,7 @@ from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.rows import twins
 from heddle.corpus.rows.checksums import chunk_checksum
-from heddle.corpus.rows.chunk_check import find_damaged
+from heddle.corpus.rows.chunk_check import all_damaged, find_damaged
 from heddle.corpus.rows.connection import Connection
 from heddle.corpus.rows.twins import chunk_digest
 
@@ -147,7 +147,7 @@ def keys_of_source(
 
 def damaged_sources(connection: Connection) -> set[str]:
     """Return the files that brought documents with damaged chunks; reads every chunk."""
-    return {chunk.source for chunk in find_damaged(connection, "1 = 1")}
+    return {chunk.source for chunk in all_damaged(connection)}
 
 
 def _set_damaged_aside(

@@ -1,11 +1,17 @@
 """What brings a document again replaces its damaged chunks, although its text is the same."""
 
+from contextlib import closing, contextmanager
+
 import pytest
 
 from heddle.core.search_scope import SearchScope
+from heddle.corpus.backends import backend_of
+from heddle.corpus.checks.corpus_check import check_corpus
 from heddle.corpus.chunking import Chunking
+from heddle.corpus.indexing_runs import IndexingRuns
 from heddle.corpus.ingestion import ingest_documents
 from heddle.corpus.records import PutOutcome
+from heddle.corpus.rows import chunk_check
 from tests.helpers.corpus_rows import rows_of
 from tests.unit.corpus.corpora import chunks, document, embed, put, texts_searchable
 
@@ -74,6 +80,47 @@ def test_a_damaged_vector_is_computed_again(filled, damage):
     embed(filled)
     assert len(texts_searchable(filled)) == 3
     assert filled.runs.damaged_sources() == set()
+
+
+class CountedRows:
+    """A database whose statements give their rows at once, as PostgreSQL's client takes them."""
+
+    def __init__(self, database):
+        self._database = database
+        self.rows_max = 0
+
+    def structure_problems(self):
+        return ()
+
+    @contextmanager
+    def read(self):
+        with self._database.read() as connection:
+            self._connection = connection
+            yield self
+
+    def execute(self, statement, values=()):
+        rows = self._connection.execute(statement, values).fetchall()
+        self.rows_max = max(self.rows_max, len(rows))
+        return GivenRows(rows)
+
+
+class GivenRows(list):
+    def fetchone(self):
+        return self[0]
+
+
+def test_all_chunks_are_checked_a_few_at_a_time(store, monkeypatch):
+    for number in range(7):
+        put(store, f"d{number}", f"text {number}")
+    embed(store)
+    store.documents.delete_document("d3")
+    change(store, "UPDATE chunks SET text = 'other' WHERE chunk_id IN (1, 6, 7)")
+    monkeypatch.setattr(chunk_check, "BATCH_ROWS", 2)
+    with closing(backend_of(store.place).open_database(store.place, create=False)) as database:
+        counted = CountedRows(database)
+        assert IndexingRuns(counted).damaged_sources() == {""}
+        assert [one.chunk_id for one in check_corpus(counted).damaged] == [1, 6, 7]
+    assert counted.rows_max == 2
 
 
 def test_an_equal_chunk_elsewhere_keeps_its_place(store):
