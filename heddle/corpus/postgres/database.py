@@ -173,12 +173,15 @@ class PostgresDatabase:
     def claim(self, task: str) -> "SessionClaim | None":
         """Return the sole right to a task, by a lock of a session; None = another has it."""
         connection = self._pool.connect()
-        with postgres_errors(self.name):
-            row = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (task,))
-            if row.fetchone() == (True,):
-                return SessionClaim(connection)
-        connection.close()
-        return None
+        is_taken = False
+        try:
+            with postgres_errors(self.name):
+                row = connection.execute("SELECT pg_try_advisory_lock(hashtext(%s))", (task,))
+                is_taken = row.fetchone() == (True,)
+        finally:
+            if not is_taken:
+                connection.close()
+        return SessionClaim(connection) if is_taken else None
 
     def structure_problems(self) -> tuple[str, ...]:
         """Return nothing: the server's own tools check its files, such as pg_amcheck."""

@@ -35,7 +35,7 @@ class FileClaim:
     def taken(cls, file: Path) -> "FileClaim | None":
         """Lock a file, which is made where it is missing; None = another process has it.
 
-        Raises: OSError: it can't be made.
+        Raises: OSError: it can't be made, or this file system has no locks.
         """
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -43,6 +43,9 @@ class FileClaim:
         except BlockingIOError:
             os.close(descriptor)
             return None
+        except BaseException:
+            os.close(descriptor)
+            raise
         return cls(descriptor)
 
     @property

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
@@ -17,6 +18,8 @@ from heddle.core.errors import (
 from heddle.core.search_scope import SearchScope
 from heddle.corpus.place import CorpusPlace
 from heddle.corpus.postgres.connection import PostgresConnection
+from heddle.corpus.postgres.database import open_database
+from heddle.corpus.postgres.pool import ConnectionPool
 from heddle.corpus.store import CorpusStore
 from tests.helpers.corpus_rows import rows_of
 from tests.helpers.postgres import END_ALL, Databases, name_of
@@ -295,6 +298,20 @@ def test_only_one_server_has_a_task(postgres_store, postgres_url):
         taken = other.file_queue.claim()
         assert taken is not None
         taken.release()
+
+
+def test_a_claim_that_fails_leaves_no_connection(postgres_url, monkeypatch):
+    made, connect = [], ConnectionPool.connect
+
+    def noted(pool):
+        made.append(connect(pool))
+        return made[-1]
+
+    with closing(open_database(CorpusPlace.of(postgres_url), create=False)) as database:
+        monkeypatch.setattr(ConnectionPool, "connect", noted)
+        with pytest.raises(InputError, match="NUL character"):
+            database.claim("a task\x00")
+    assert [connection.closed for connection in made] == [True]
 
 
 def test_a_server_whose_session_ended_has_its_task_no_more(postgres, postgres_store, postgres_url):
