@@ -16,8 +16,9 @@ from heddle.core.errors import ConfigError
 from heddle.core.passages import embedding_text
 
 WORD_CHARS_MAX: Final = 200  # a longer "word" (base64, a URL, a script without spaces) is cut
-BLOCK_CHARS: Final = 8_000  # tokenised at once; blocks end at white space
-BLOCKS: Final = 64  # of them, side by side
+BLOCK_CHARS: Final = 8_000  # tokenised at once; blocks end at the next white space
+BLOCK_CHARS_MAX: Final = 16_000  # where there is none; tokenizers take 200 bytes for a character
+BLOCKS: Final = 64  # of them, or of chunks, side by side
 
 # Chinese characters and kana stand for a word each: they are written without spaces.
 _IDEOGRAPH: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -100,10 +101,14 @@ class TokenCounter:
 
     def embedded(self, title: str, texts: Sequence[str]) -> list[int]:
         """Return the tokens of each text with title, prompt and special tokens."""
-        whole = [self._prompt + embedding_text(title, text) for text in texts]
-        if self._lower_case:
-            whole = [text.lower() for text in whole]
-        return [len(encoding.ids) for encoding in self._tokenizer.encode_batch_fast(whole)]
+        lengths: list[int] = []
+        for first in range(0, len(texts), BLOCKS):
+            batch = texts[first : first + BLOCKS]
+            whole = [self._prompt + embedding_text(title, text) for text in batch]
+            if self._lower_case:
+                whole = [text.lower() for text in whole]
+            lengths += [len(one.ids) for one in self._tokenizer.encode_batch_fast(whole)]
+        return lengths
 
 
 def _lower(text: str) -> str:
@@ -115,14 +120,16 @@ def _lower(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[tuple[int, int]]:
-    """Cut a text where white space follows `BLOCK_CHARS` characters; one without any stays whole.
+    """Cut a text where white space follows `BLOCK_CHARS` characters, or else `BLOCK_CHARS_MAX`.
 
-    Tokenizers read white space as a border, so that the tokens are those of the whole text.
+    Tokenizers read white space as a border, so that the tokens are those of the whole text. Where
+    there is none they may differ at the cut: chunks are measured again as they are embedded.
     """
     start = 0
     while start < len(text):
-        border = _SPACE.search(text, start + BLOCK_CHARS)
-        end = border.start() if border else len(text)
+        end = min(start + BLOCK_CHARS_MAX, len(text))
+        border = _SPACE.search(text, start + BLOCK_CHARS, end)
+        end = border.start() if border else end
         yield start, end
         start = end
 

@@ -1,15 +1,18 @@
 """How long texts are, and chunks that an embedder reads whole."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Encoding, Tokenizer
 
 from heddle.core.errors import ConfigError
+from heddle.corpus import text_counts
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
-from heddle.corpus.text_counts import WORDS, TokenCounter
+from heddle.corpus.text_counts import BLOCK_CHARS_MAX, BLOCKS, WORDS, TokenCounter
 from heddle.encoder.encoder_directory import EncoderDirectory
 
 MODEL = EncoderDirectory.open(None)
@@ -35,6 +38,42 @@ def test_a_long_text_is_counted_in_blocks_as_at_once():
     starts = TOKENS.starts(text)
     assert len(starts) == 6 * 2000
     assert starts.tolist() == sorted(starts)
+
+
+class SeenTokenizer:
+    """A tokenizer that notes how many texts it gets at once, and how long they are."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.texts_max = self.chars_max = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._tokenizer, name)
+
+    def note(self, texts: Sequence[str]) -> None:
+        self.texts_max = max(self.texts_max, len(texts))
+        self.chars_max = max(self.chars_max, *map(len, texts))
+
+    def encode_batch(self, texts: Sequence[str], add_special_tokens: bool) -> list[Encoding]:
+        self.note(texts)
+        return self._tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)
+
+    def encode_batch_fast(self, texts: Sequence[str]) -> list[Encoding]:
+        self.note(texts)
+        return self._tokenizer.encode_batch_fast(texts)
+
+
+@pytest.mark.parametrize("space", ["", " "])
+def test_of_a_long_text_little_is_tokenised_at_once(monkeypatch, space):
+    seen = SeenTokenizer(Tokenizer.from_file(str(FILE)))
+    monkeypatch.setattr(text_counts.Tokenizer, "from_file", lambda file: seen)
+    text = f"QUJD/+{space}" * 9_000
+    counter = TokenCounter(FILE, "minilm")
+    found = chunk_document(Document("id", "title", text, ""), Chunking(64, 0, counter))
+    assert "".join(chunk.text for chunk in found).replace(" ", "") == text.replace(" ", "")
+    assert len(found) > BLOCKS
+    assert seen.texts_max <= BLOCKS
+    assert seen.chars_max <= BLOCK_CHARS_MAX
 
 
 def test_title_prompt_and_special_tokens_count():
