@@ -12,6 +12,7 @@ from heddle.core.errors import InputError
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.guarded_parser import GuardedParser
+from heddle.corpus.parsing.limits import SENT_LIMITS
 from heddle.corpus.records import PutOutcome
 from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
@@ -70,7 +71,7 @@ def put_file(
 
 def _documents(name: str, content: bytes, tenant: str) -> list[Document]:
     """Return a file's documents that have a text, as a corpus stores them."""
-    with TemporaryDirectory(prefix="heddle-file-") as folder, GuardedParser() as parser:
+    with TemporaryDirectory(prefix="heddle-file-") as folder, GuardedParser(SENT_LIMITS) as parser:
         path = Path(folder) / name
         with storage_errors(path):
             path.write_bytes(content)

@@ -41,8 +41,10 @@ def _lines(path: Path, limits: ParseLimits) -> Iterator[tuple[int, bytes]]:
             if bytes_read > limits.stream_bytes_max:
                 raise InputError(
                     f"{path}, line {number}: over the limit of"
-                    f" {limits.stream_bytes_max / 1e9:.0f} GB a file; split it"
+                    f" {limits.stream_bytes_max / 1e9:g} GB a file; split it"
                 )
+            if number > limits.lines_max:
+                raise InputError(f"{path}: over the limit of {limits.lines_max:,} lines; split it")
             # Windows editors begin a file with a byte order mark.
             yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
 

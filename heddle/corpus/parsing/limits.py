@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from heddle.core.errors import InputError
 
@@ -12,8 +13,8 @@ class ParseLimits:
 
     Args:
         file_bytes_max: holds for formats that are read whole.
-        line_bytes_max, stream_bytes_max: of JSONL, which is streamed: of a line, and of everything
-            after decompression, which stops a compressed bomb.
+        line_bytes_max, stream_bytes_max, lines_max: of JSONL, which is streamed: of a line, and of
+            everything after decompression, which stops a compressed bomb.
         page_chars_max: larger HTML pages are read with their furniture.
         pages_max: of a PDF.
         text_chars_max: of what stands in a document, in a PDF on its pages.
@@ -29,6 +30,7 @@ class ParseLimits:
     file_bytes_max: int = 200 * 10**6
     line_bytes_max: int = 20 * 10**6
     stream_bytes_max: int = 20 * 10**9
+    lines_max: int = 10**9
     page_chars_max: int = 20 * 10**6
     pages_max: int = 20_000
     text_chars_max: int = 100 * 10**6
@@ -61,3 +63,7 @@ class ParseLimits:
                 f"{path}: over the limit of {self.text_chars_max / 1e6:.0f} million characters"
                 " a document; split it"
             )
+
+
+SENT_LIMITS: Final = ParseLimits(stream_bytes_max=200 * 10**6, lines_max=10**6)
+"""Of a file that a client sends: a server reads it beside its requests, and others wait for it."""

@@ -25,6 +25,7 @@ from heddle.corpus.chunking import Chunking
 from heddle.corpus.document import Document
 from heddle.corpus.ingestion import Batch, document_batches
 from heddle.corpus.parsing.guarded_parser import GuardedParser
+from heddle.corpus.parsing.limits import SENT_LIMITS
 from heddle.corpus.rows.connection import Claim
 from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
@@ -244,7 +245,10 @@ class FileIndexing:
             raise Cancelled("the file is gone")
         chunking = self._server.chunking()
         self._store.runs.set_chunking(chunking.stamp)
-        with TemporaryDirectory(prefix="heddle-file-") as folder, GuardedParser() as parser:
+        with (
+            TemporaryDirectory(prefix="heddle-file-") as folder,
+            GuardedParser(SENT_LIMITS) as parser,
+        ):
             path = Path(folder) / file.name
             with storage_errors(path):
                 path.write_bytes(content)

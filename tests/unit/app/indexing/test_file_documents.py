@@ -1,5 +1,6 @@
 """Files put into a corpus while it is served: as `heddle index` reads them, or not at all."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,11 @@ def test_lines_have_their_ids_and_the_callers_tenant(store: CorpusStore):
         ("bad.pdf", b"%PDF-1.7 and no more", r"^bad\.pdf: "),
         ("empty.md", b" \n", r"^empty\.md: no text in it"),
         ("lines.jsonl", b'{"text": "A gull."}\n{"text": 3}\n', r"^lines\.jsonl, line 2: needs a"),
+        (
+            "bomb.jsonl.gz",
+            gzip.compress(b"\n" * 1_000_001),
+            r"^bomb\.jsonl\.gz: over the limit of 1,000,000 lines; split it",
+        ),
         ("many.jsonl", LINES + LINES, r"^many\.jsonl: has more than 3 documents: use heddle index"),
     ],
 )

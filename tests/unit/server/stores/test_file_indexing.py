@@ -1,5 +1,6 @@
 """Files are taken into their stores: read, failed, tried again, given up, interrupted."""
 
+import gzip
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -118,13 +119,16 @@ def test_a_file_that_cannot_be_read_fails_in_its_owners_words(
     server: FakeServer, store: CorpusStore
 ):
     broken, empty = attached(store, b"PK\x03\x04", "a.docx"), attached(store, b" \n", "b.txt")
+    bomb = attached(store, gzip.compress(b"\n" * 1_000_001), "c.jsonl.gz")
     with FileIndexing(server):
         eventually(is_done(broken))
         eventually(is_done(empty))
+        eventually(is_done(bomb))
     assert (broken().state, broken().failure_kind) == (FileState.FAILED, "invalid_file")
     assert broken().failure.startswith("a.docx: ")
     assert "/tmp" not in broken().failure
     assert empty().failure == "b.txt: no text in it"
+    assert bomb().failure == "c.jsonl.gz: over the limit of 1,000,000 lines; split it"
 
 
 def test_a_lane_that_is_lost_is_tried_again_and_given_up(server: FakeServer, store: CorpusStore):
