@@ -3,9 +3,9 @@
 import logging
 import re
 from bisect import bisect_right
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
 from time import thread_time
@@ -29,12 +29,19 @@ RUNNING_LINES: Final = 2  # at the top of a page, and as many at its bottom
 LINES_LEFT_MIN: Final = 2  # of a page
 RUNNING_PAGES_MIN: Final = 4
 RUNNING_SHARE: Final = 0.1  # of all pages
+STEPS_SHARE: Final = 0.85  # of those from page to page: a volume of two books counts anew once
+PAGE_STEP_MAX: Final = 2  # of a page's number, where two pages are printed on one
+NUMBER_DIGITS_MAX: Final = 18  # that are compared
 PAGE_BORDER: Final = "\n\n"
 _PASSWORD_ERROR: Final = 4  # PDFium's FPDF_ERR_PASSWORD
 # PDFium's sign for a hyphen at the end of a line, or the hyphen itself.
 _HYPHENATED: Final = re.compile(r"(?:\ufffe\n?|(?<=[a-zà-ÿ])-\n)(?=[a-zà-ÿ])")
 _NUMBER: Final = r"(?:^[A-Z\d][\d.]*\s+)?"  # a bookmark often lacks the number of its section
 _DIGITS: Final = re.compile(r"\d+")
+# "Page 3 of 7" is one wherever it counts anew, as in documents that were put together.
+_PAGE_WORD: Final = re.compile(
+    r"^\W*(?:page|seite|p\.|s\.) ?#(?:\W*(?:of|von|/) ?#)?\W*$", re.IGNORECASE
+)
 _ONE_AT_A_TIME: Final = Lock()  # PDFium is not safe for threads
 
 
@@ -134,18 +141,48 @@ def _words(text: str) -> str:
 
 
 def _without_running_lines(pages: list[str]) -> list[str]:
-    """Return pages without first and last lines that many share, up to the numbers in them."""
+    """Return pages without first and last lines that many share, up to the numbers of pages."""
     lines = [page.split("\n") for page in pages]
     for _ in range(RUNNING_LINES):
         for end in (0, -1):
-            counts = Counter(_DIGITS.sub("#", page[end].strip()) for page in lines if page)
-            counts.pop("", None)
-            wanted = max(RUNNING_PAGES_MIN, RUNNING_SHARE * len(pages))
-            for page in lines:
-                key = _DIGITS.sub("#", page[end].strip())
-                if len(page) > LINES_LEFT_MIN and counts[key] >= wanted:
+            found = [_numbered(page[end]) for page in lines]
+            running = _running(found, max(RUNNING_PAGES_MIN, RUNNING_SHARE * len(pages)))
+            for page, (words, _) in zip(lines, found, strict=True):
+                if len(page) > LINES_LEFT_MIN and words in running:
                     del page[end]
     return ["\n".join(page).strip() for page in lines]
+
+
+def _numbered(line: str) -> tuple[str, tuple[int, ...]]:
+    """Return a line's words with a sign for each number, and its numbers."""
+    line = line.strip()
+    numbers = (found[-NUMBER_DIGITS_MAX:] for found in _DIGITS.findall(line))
+    return _DIGITS.sub("#", line), tuple(map(int, numbers))
+
+
+def _running(lines: Iterable[tuple[str, tuple[int, ...]]], pages_min: float) -> set[str]:
+    """Return the words of lines that stand on many pages, with numbers as pages have them.
+
+    Others, such as amounts, say something: an invoice's total is no page's number.
+    """
+    found: dict[str, list[tuple[int, tuple[int, ...]]]] = defaultdict(list)
+    for page, (words, numbers) in enumerate(lines):
+        if words:
+            found[words].append((page, numbers))
+    running = set()
+    for words, there in found.items():
+        steps = sum(_goes_on(*before, *after) for before, after in pairwise(there))
+        are_pages = steps >= STEPS_SHARE * (len(there) - 1) or _PAGE_WORD.search(words)
+        if len(there) >= pages_min and are_pages:
+            running.add(words)
+    return running
+
+
+def _goes_on(page: int, numbers: tuple[int, ...], later: int, then: tuple[int, ...]) -> bool:
+    """Whether numbers stay, or rise as those of pages do; in "3-17" that of a chapter may rise."""
+    if len(numbers) == 1:
+        return 0 <= then[0] - numbers[0] <= PAGE_STEP_MAX * (later - page)
+    return numbers <= then
 
 
 def _headings(

@@ -72,6 +72,34 @@ def test_running_lines_go(tmp_path):
     assert few.text.count("The Manual") == 2
 
 
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [str(n) for n in range(98, 118)],
+        [f"2-{n}" for n in range(5, 15)] + [f"3-{n}" for n in range(1, 11)],
+        [f"The Manual {n}" for n in (*range(3, 13), *range(1, 11))],  # two books
+        [str(n) for n in range(1, 41, 2)],  # two pages on one
+        [f"Page {n} of 2" for n in (1, 2) * 10],
+        ["12.03.2026"] * 20,
+    ],
+)
+def test_numbers_of_pages_go(tmp_path, numbers):
+    bodies = [f"{chr(ord('a') + n) * 3} is here\nand more" for n in range(20)]
+    pages = (f"{body}\n{number}" for body, number in zip(bodies, numbers, strict=True))
+    assert parse(tmp_path / "a.pdf", pdf(*pages)).text == "\n\n".join(bodies)
+
+
+def test_amounts_at_the_edge_of_pages_stay(tmp_path):
+    amounts = ("310.50", "99.00", "1200.10", "45.90", "870.00", "12.30", "604.00")
+    pages = (
+        f"Invoice {1000 + 7 * n}\nWells and pumps\nfor the mill\nTotal: {amount}"
+        for n, amount in enumerate(amounts)
+    )
+    text = parse(tmp_path / "a.pdf", pdf(*pages)).text
+    assert all(f"Invoice {1000 + 7 * n}" in text for n in range(7))
+    assert all(f"Total: {amount}" in text for amount in amounts)
+
+
 CONTENTS = (
     "Contents\nPreface ........ iv\n1 Wells . . . . . . . 1\n1.1 Adits .......... 7\n2 Ore ..... 12"
 )
