@@ -2,9 +2,11 @@
 
 import csv
 from collections.abc import Iterator
+from contextlib import contextmanager
 from io import StringIO
 from itertools import zip_longest
 from pathlib import Path
+from threading import Lock
 from typing import Final
 
 from heddle.core.errors import InputError
@@ -16,6 +18,7 @@ from heddle.corpus.parsing.text_builder import TextBuilder
 
 DELIMITERS: Final = ",;\t|"
 SAMPLE_CHARS: Final = 16_384
+_ONE_AT_A_TIME: Final = Lock()  # Python's bound on a cell is one for the whole process
 
 
 def parse_csv(path: Path, limits: ParseLimits) -> Iterator[Document]:
@@ -25,6 +28,28 @@ def parse_csv(path: Path, limits: ParseLimits) -> Iterator[Document]:
     """
     text = decode(read_whole(path, limits), path)
     builder = TextBuilder(path, limits)
+    with _cells_up_to(len(text)):
+        _read(text, builder)
+    yield builder.document(path.stem)
+
+
+@contextmanager
+def _cells_up_to(chars: int) -> Iterator[None]:
+    """Let cells be as long as a document may be: Python takes 131,072 characters at first."""
+    with _ONE_AT_A_TIME:
+        before = csv.field_size_limit(chars)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
+
+
+def _read(text: str, builder: TextBuilder) -> None:
+    """Add a file's rows.
+
+    Raises: InputError: they are no CSV, or too many.
+    """
+    path, limits = builder.path, builder.limits
     reader = csv.reader(StringIO(text, newline=""), delimiter=_delimiter(text, path))
     columns: list[str] = []
     try:
@@ -39,7 +64,6 @@ def parse_csv(path: Path, limits: ParseLimits) -> Iterator[Document]:
         raise InputError(f"{path}, line {reader.line_num}: not CSV: {error}") from error
     if columns and not builder.blocks:
         builder.add(" | ".join(columns))
-    yield builder.document(path.stem)
 
 
 def _delimiter(text: str, path: Path) -> str:
