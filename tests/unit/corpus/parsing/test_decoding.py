@@ -14,7 +14,7 @@ from heddle.corpus.parsing.decoding import clean, decode
 PATH = Path("some.txt")
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32", "cp1252"])
 def test_encodings(encoding):
     text = "Żółć is not in cp1252" if encoding != "cp1252" else "café “naïve” €"
     assert decode(text.encode(encoding), PATH) == text
