@@ -14,7 +14,7 @@ SEPARATOR = " > "
 
 _ATX = re.compile(r" {0,3}(#{1,6})[ \t]+(\S.*?)(?:[ \t]+#+)?[ \t]*$")
 _SETEXT = re.compile(r" {0,3}(=+|-{3,})[ \t]*$")
-_FENCE = re.compile(r" {0,3}(```|~~~)")
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)$")
 # Headings of lists of headings. Some pages give them a level above all that they list.
 _LISTS: Final = frozenset({"contents", "table of contents"})
 
@@ -97,10 +97,9 @@ def headings(document: Document) -> Iterator[Heading]:
     start = 0
     for line in document.text.splitlines(keepends=True):
         content, end = line.rstrip(), start + len(line)
-        mark = _FENCE.match(content)
-        is_code = bool(fence or mark)
-        if mark and fence in ("", mark[1]):
-            fence = "" if fence else mark[1]
+        after = _fence_after(content, fence)
+        is_code = bool(fence or after)
+        fence = after
         found = None if is_code else _atx(content, start, end) or _setext(content, above, end)
         if found:
             yield found
@@ -108,6 +107,20 @@ def headings(document: Document) -> Iterator[Heading]:
         above = (content.strip(), start) if may_be_underlined else None
         begins_paragraph = not content or found is not None
         start = end
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the fence of the code that a line leaves open, given that before it; "" = none.
+
+    Code ends with a fence that is no shorter and stands alone. "```x```" is code within a line.
+    """
+    found = _FENCE.match(line)
+    if found is None:
+        return fence
+    mark, rest = found[1], found[2]
+    if fence:
+        return "" if mark.startswith(fence) and not rest.strip() else fence
+    return "" if mark[0] == "`" and "`" in rest else mark
 
 
 def _atx(content: str, start: int, end: int) -> Heading | None:

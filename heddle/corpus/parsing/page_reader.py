@@ -11,6 +11,7 @@ _BLOCK_TAGS = (
 )
 _BLOCKS = frozenset(_BLOCK_TAGS.split())
 _LINES = frozenset(("br", "li", "tr", "option"))
+_TICKS = re.compile("`{3,}")
 
 
 class PageReader(HTMLParser):
@@ -106,7 +107,9 @@ class PageReader(HTMLParser):
         if self._code_depth == 1:
             code = "".join(self._words).strip("\n")
             if code.strip():
-                self._blocks.append(f"```\n{code}\n```")
+                # Longer than any in the code, which may be Markdown.
+                fence = "`" * max(3, 1 + max(map(len, _TICKS.findall(code)), default=0))
+                self._blocks.append(f"{fence}\n{code}\n{fence}")
             self._words.clear()
         self._code_depth = max(0, self._code_depth - 1)
 

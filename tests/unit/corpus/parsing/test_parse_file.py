@@ -13,6 +13,7 @@ from heddle.core.errors import InputError
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import parse_file
+from heddle.corpus.sections import headings
 from tests.unit.corpus.parsing.pdfs import encrypted, pdf
 
 CPU_S_MAX = 60  # of a process that would take hours
@@ -143,6 +144,12 @@ def test_html(tmp_path):
 def test_html_without_a_title(tmp_path):
     assert one(tmp_path / "a.html", "<h2>First</h2><p>x").title == "First"
     assert one(tmp_path / "b.htm", "<p>x").title == "b"
+
+
+def test_html_with_markdown_in_its_code(tmp_path):
+    page = "<p>Like so:</p><pre># no heading\n```\n# comment\n```\nx</pre><h1>Real</h1><p>text</p>"
+    document = one(tmp_path / "a.html", page)
+    assert [heading.text for heading in headings(document)] == ["Real"]
 
 
 def test_html_that_is_broken(tmp_path):
