@@ -35,7 +35,7 @@ NUMBER_DIGITS_MAX: Final = 18  # that are compared
 PAGE_BORDER: Final = "\n\n"
 _PASSWORD_ERROR: Final = 4  # PDFium's FPDF_ERR_PASSWORD
 # PDFium's sign for a hyphen at the end of a line, or the hyphen itself.
-_HYPHENATED: Final = re.compile(r"(?:\ufffe\n?|(?<=[a-zà-ÿ])-\n)(?=[a-zà-ÿ])")
+_HYPHENATED: Final = re.compile(r"\ufffe\n?|-\n")
 _NUMBER: Final = r"(?:^[A-Z\d][\d.]*\s+)?"  # a bookmark often lacks the number of its section
 _DIGITS: Final = re.compile(r"\d+")
 # "Page 3 of 7" is one wherever it counts anew, as in documents that were put together.
@@ -62,7 +62,7 @@ def parse_pdf(path: Path, limits: ParseLimits) -> Iterator[Document]:
     if empty:
         _log.info("%s: %d of %d pages have no text: OCR them first", path, empty, len(pages))
     pages = without_contents(_without_running_lines(pages))
-    pages = [_HYPHENATED.sub("", page) for page in pages]
+    pages = [_HYPHENATED.sub(_rejoined, page) for page in pages]
     starts = tuple(accumulate((len(page) + len(PAGE_BORDER) for page in pages[:-1]), initial=0))
     text = PAGE_BORDER.join(pages)
     headings = _headings(bookmarks, text, starts)
@@ -195,6 +195,21 @@ def _headings(
         start = starts[page]
         if found and bisect_right(starts, found[-1].start) - 1 == page:
             start = max(start, found[-1].end)
+def _rejoined(found: re.Match[str]) -> str:
+    """Return what takes the place of a hyphen at the end of a line: nothing, where a word goes on.
+
+    PDFium's sign stands for a hyphen, which is shown again before what begins another word: no
+    letter, or a capital behind a small one.
+    """
+    text = found.string
+    before = text[max(0, found.start() - 1) : found.start()]
+    after = text[found.end() : found.end() + 1]
+    if found[0].startswith("-"):
+        return "" if before.islower() and after.islower() else found[0]
+    goes_on = after.isalpha() and (before.isupper() or not after.isupper())
+    return "" if goes_on else "-"
+
+
         words_there = r"\s+".join(map(re.escape, words.split()))
         there = re.compile(_NUMBER + words_there, re.MULTILINE).search(text, start, end)
         span = there.span() if there else (start, start)

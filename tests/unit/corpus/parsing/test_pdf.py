@@ -63,6 +63,21 @@ def test_bookmarks_are_headings_at_their_words(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("abc-\ndef", "abcdef"),
+        ("OP-\nTIONAL", "OPTIONAL"),
+        ("abc-\nDEF", "abc-DEF"),
+        ("vwx-\nyz", "абвгд"),
+        ("no. 7-\n8", "no. 7-\n8"),
+    ],
+)
+def test_words_go_on_in_the_next_line(tmp_path, page, text):
+    meanings = dict(zip("vwxyz", "абвгд", strict=True))
+    assert parse(tmp_path / "a.pdf", pdf(page, meanings=meanings)).text == text
+
+
 def test_running_lines_go(tmp_path):
     pages = (f"The Manual {n}\nbody of page {n}\nmore\n{n}" for n in "123456")
     document = parse(tmp_path / "a.pdf", pdf(*pages))
