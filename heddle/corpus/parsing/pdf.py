@@ -4,7 +4,7 @@ import logging
 import re
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
@@ -90,7 +90,8 @@ def _read(
         raise _unreadable(path, error) from error
     try:
         pages = _pages(pdf, path, limits)
-        return _words(pdf.get_metadata_value("Title")), pages, list(_bookmarks(pdf))
+        title = _title(lambda: pdf.get_metadata_value("Title"), path)
+        return title, pages, list(_bookmarks(pdf, path))
     except PdfiumError as error:
         raise _unreadable(path, error) from error
     finally:
@@ -126,14 +127,23 @@ def _pages(pdf: "PdfDocument", path: Path, limits: ParseLimits) -> list[str]:
     return pages
 
 
-def _bookmarks(pdf: "PdfDocument") -> Iterator[tuple[int, str, int]]:
+def _bookmarks(pdf: "PdfDocument", path: Path) -> Iterator[tuple[int, str, int]]:
     for count, item in enumerate(pdf.get_toc()):
         if count == BOOKMARKS_MAX:
             return
-        target, words = item.get_dest(), _words(item.get_title())
+        target, words = item.get_dest(), _title(item.get_title, path)
         page = None if target is None else target.get_index()
         if words and page is not None and 0 <= page < len(pdf):
             yield item.level + 1, words[:HEADING_CHARS_MAX], page
+
+
+def _title(read: Callable[[], str], path: Path) -> str:
+    """Return the words of a title; "" where its bytes are no UTF-16."""
+    try:
+        return _words(read())
+    except UnicodeDecodeError as error:
+        _log.info("%s: a title that is no Unicode is left out: %s", path, error)
+        return ""
 
 
 def _words(text: str) -> str:
@@ -185,16 +195,6 @@ def _goes_on(page: int, numbers: tuple[int, ...], later: int, then: tuple[int, .
     return numbers <= then
 
 
-def _headings(
-    bookmarks: Iterable[tuple[int, str, int]], text: str, starts: tuple[int, ...]
-) -> tuple[Heading, ...]:
-    """Return the bookmarks as headings, at their words if these stand on their page."""
-    found: list[Heading] = []
-    for level, words, page in bookmarks:
-        end = starts[page + 1] if page + 1 < len(starts) else len(text)
-        start = starts[page]
-        if found and bisect_right(starts, found[-1].start) - 1 == page:
-            start = max(start, found[-1].end)
 def _rejoined(found: re.Match[str]) -> str:
     """Return what takes the place of a hyphen at the end of a line: nothing, where a word goes on.
 
@@ -210,6 +210,16 @@ def _rejoined(found: re.Match[str]) -> str:
     return "" if goes_on else "-"
 
 
+def _headings(
+    bookmarks: Iterable[tuple[int, str, int]], text: str, starts: tuple[int, ...]
+) -> tuple[Heading, ...]:
+    """Return the bookmarks as headings, at their words if these stand on their page."""
+    found: list[Heading] = []
+    for level, words, page in bookmarks:
+        end = starts[page + 1] if page + 1 < len(starts) else len(text)
+        start = starts[page]
+        if found and bisect_right(starts, found[-1].start) - 1 == page:
+            start = max(start, found[-1].end)
         words_there = r"\s+".join(map(re.escape, words.split()))
         there = re.compile(_NUMBER + words_there, re.MULTILINE).search(text, start, end)
         span = there.span() if there else (start, start)

@@ -78,6 +78,16 @@ def test_words_go_on_in_the_next_line(tmp_path, page, text):
     assert parse(tmp_path / "a.pdf", pdf(page, meanings=meanings)).text == text
 
 
+def test_titles_that_are_no_unicode_are_left_out(tmp_path):
+    title, half = "ABCDEFGHIJKL", b"<FEFFD83D0041>"  # half of a character, as long as the title
+    marked = with_bookmarks(pdf("body of it", title=title), (title, 0, 1), ("body", 0, 1))
+    broken = marked.replace(f"({title})".encode(), half)
+    assert broken.count(half) == 2
+    document = parse(tmp_path / "a.pdf", broken)
+    assert (document.title, document.text) == ("a", "body of it")
+    assert [heading.text for heading in document.headings] == ["body"]
+
+
 def test_running_lines_go(tmp_path):
     pages = (f"The Manual {n}\nbody of page {n}\nmore\n{n}" for n in "123456")
     document = parse(tmp_path / "a.pdf", pdf(*pages))
