@@ -137,9 +137,14 @@ def publish_complete(connection: Connection, candidates: Iterable[int], revision
 def keys_of_source(
     connection: Connection, source: str, scan_before: int
 ) -> tuple[DocumentKey, ...]:
-    """Return the documents of a source that no scan from `scan_before` on has seen."""
+    """Return the documents of a source that no scan from `scan_before` on has seen.
+
+    The newest come first: as they are deleted in this order, no chunk hands over to a twin that
+    goes next.
+    """
     rows = connection.execute(
-        "SELECT DISTINCT tenant, id FROM documents WHERE source = ? AND scan < ?",
+        "SELECT tenant, id FROM documents WHERE source = ? AND scan < ?"
+        " GROUP BY tenant, id ORDER BY max(version) DESC",
         (source, scan_before),
     )
     return tuple((tenant, document_id) for tenant, document_id in rows)

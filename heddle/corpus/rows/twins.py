@@ -7,14 +7,17 @@ The metadata of the two documents must be the same, so that every filter passes 
 When the chunk that is found goes, its first twin takes its place with a copy of the vector.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
+from typing import Final
 
 from heddle.corpus.rows.checksums import is_sound, vector_checksum
 from heddle.corpus.rows.chunk_check import find_damaged
 from heddle.corpus.rows.connection import IDS, Connection
 
 DIGEST_BYTES = 16
+COMMON_FROM: Final = 100  # documents that have a key and value
+TRIED_MAX: Final = 16
 
 
 def chunk_digest(tenant: str, collection: str, title: str, text: str) -> bytes:
@@ -30,16 +33,18 @@ def chunk_digest(tenant: str, collection: str, title: str, text: str) -> bytes:
 def copy_vectors_to(connection: Connection, version: int) -> None:
     """Give the chunks of a version the vectors of equal chunks that have one."""
     rows = connection.execute(
-        "SELECT mine.chunk_id, vectors.chunk_id FROM chunks AS mine"
-        " JOIN chunks AS other USING (digest) JOIN vectors ON vectors.chunk_id = other.chunk_id"
-        " WHERE mine.version = ? AND mine.embedded = 0 ORDER BY mine.chunk_id, vectors.chunk_id",
+        "SELECT mine.chunk_id, (SELECT other.chunk_id FROM chunks AS other"
+        "  JOIN vectors ON vectors.chunk_id = other.chunk_id WHERE other.digest = mine.digest"
+        "  ORDER BY other.chunk_id LIMIT 1)"
+        " FROM chunks AS mine WHERE mine.version = ? AND mine.embedded = 0 ORDER BY mine.chunk_id",
         (version,),
     ).fetchall()
-    giver_of: dict[int, int] = {}
-    for taker, giver in rows:
-        if taker not in giver_of and _has_sound_vector(connection, giver):
-            giver_of[taker] = giver
-    _copy_vectors(connection, giver_of.items(), revision=0)
+    pairs = []
+    for taker, first in rows:
+        giver = taker if first is None else _sound_giver(connection, first)
+        if first is not None and _has_sound_vector(connection, giver):
+            pairs.append((taker, giver))
+    _copy_vectors(connection, pairs, revision=0)
 
 
 def copy_vectors_from(connection: Connection, chunk_ids: str) -> tuple[int, ...]:
@@ -68,12 +73,13 @@ def merge(connection: Connection, version: int) -> None:
         (version,),
     ).fetchall()
     shared = _found_digests(connection, version)
+    equals = _EqualMetadata(connection, version)
     found_for: dict[bytes, int] = {}
     twins = []
     for chunk_id, digest in rows:
         found = found_for.get(digest)
         if found is None and digest in shared:
-            found = _found_elsewhere(connection, digest, version)
+            found = equals.found(digest)
         if found is not None:
             twins.append((found, chunk_id))
         found_for[digest] = found or chunk_id
@@ -117,27 +123,68 @@ def separate(connection: Connection, version: int, revision: int) -> None:
 def _found_digests(connection: Connection, version: int) -> set[bytes]:
     """Return the digests of a version's chunks that equal chunks of other live documents have."""
     rows = connection.execute(
-        "SELECT DISTINCT mine.digest FROM chunks AS mine JOIN chunks AS other USING (digest)"
-        " JOIN documents ON documents.version = other.version"
-        " WHERE mine.version = ? AND other.version <> ? AND status = 'live'"
-        " AND other.same_as IS NULL",
+        "SELECT DISTINCT mine.digest FROM chunks AS mine WHERE mine.version = ? AND EXISTS"
+        " (SELECT 1 FROM chunks AS other JOIN documents ON documents.version = other.version"
+        "  WHERE other.digest = mine.digest AND other.version <> ? AND status = 'live'"
+        "  AND other.same_as IS NULL)",
         (version, version),
     )
     return {bytes(row[0]) for row in rows}
 
 
-def _found_elsewhere(connection: Connection, digest: bytes, version: int) -> int | None:
-    """Return the equal chunk of another live document that a search finds, metadata being equal."""
-    rows = connection.execute(
-        "SELECT chunk_id, version FROM chunks JOIN documents USING (version) WHERE digest = ?"
-        " AND version <> ? AND status = 'live' AND same_as IS NULL ORDER BY chunk_id",
-        (digest, version),
-    ).fetchall()
-    mine = _metadata(connection, version) if rows else []
-    equal = (row[0] for row in rows if _metadata(connection, row[1]) == mine)
-    return next(
-        (one for one in equal if not find_damaged(connection, "chunk_id = ?", (one,))), None
-    )
+class _EqualMetadata:
+    """Finds equal chunks in live documents with the metadata of a version.
+
+    Thousands of documents may share a chunk, each with metadata of its own. So the look-up begins
+    at the pair of the version's metadata that the fewest have; at the chunk, where all are common.
+
+    Args:
+        connection: inside a write transaction.
+        version: whose metadata it is.
+    """
+
+    def __init__(self, connection: Connection, version: int) -> None:
+        self._connection, self._version = connection, version
+        self._pairs = [(str(key), str(value)) for key, value in _metadata(connection, version)]
+        counts = [(_count_having(connection, pair), pair) for pair in self._pairs]
+        fewest, pair = min(counts, default=(COMMON_FROM, ()))
+        self._rarest: tuple[str, ...] = pair if fewest < COMMON_FROM else ()
+
+    def found(self, digest: bytes) -> int | None:
+        """Return the first chunk that a search finds and that isn't damaged; None = there is none.
+
+        Of more than `TRIED_MAX` damaged ones in a row the others aren't looked at.
+        """
+        begin, narrowed = "chunks", ""
+        if self._rarest:
+            # CROSS JOIN: SQLite keeps the order, and so begins with the few.
+            begin = "attributes AS rare CROSS JOIN chunks"
+            narrowed = "chunks.version = rare.version AND rare.key = ? AND rare.value = ? AND "
+        rows = self._connection.execute(
+            f"SELECT chunk_id FROM {begin} JOIN documents ON documents.version = chunks.version"
+            f" WHERE {narrowed}digest = ? AND documents.version <> ? AND status = 'live'"
+            " AND same_as IS NULL"
+            " AND (SELECT count(*) FROM attributes WHERE version = documents.version) = ?"
+            " AND NOT EXISTS (SELECT 1 FROM attributes AS mine WHERE mine.version = ?"
+            "  AND NOT EXISTS (SELECT 1 FROM attributes AS other WHERE other.key = mine.key"
+            "   AND other.value = mine.value AND other.version = documents.version))"
+            " ORDER BY chunk_id LIMIT ?",
+            (*self._rarest, digest, self._version, len(self._pairs), self._version, TRIED_MAX),
+        ).fetchall()
+        return next(
+            (one for (one,) in rows if not find_damaged(self._connection, "chunk_id = ?", (one,))),
+            None,
+        )
+
+
+def _count_having(connection: Connection, pair: Sequence[str]) -> int:
+    """Return how many versions have a key and value, up to `COMMON_FROM`."""
+    row = connection.execute(
+        "SELECT count(*) FROM (SELECT 1 FROM attributes WHERE key = ? AND value = ? LIMIT ?)"
+        " AS first",
+        (*pair, COMMON_FROM),
+    ).fetchone()
+    return int(row[0])
 
 
 def _metadata(connection: Connection, version: int) -> list[tuple[str, str]]:

@@ -10,8 +10,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from heddle.core.search_scope import SearchScope, metadata_of, where_of
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.records import PutOutcome
+from heddle.corpus.rows import document_table
 from heddle.corpus.rows.twins import chunk_digest
 from heddle.corpus.store import CorpusStore
+from tests.helpers.corpus_rows import rows_of
 from tests.unit.corpus.corpora import (
     DIMS,
     STAMP,
@@ -116,6 +118,62 @@ def test_the_metadata_of_a_twin_changes(store):
     put(store, "b", "same", lang="de")
     assert found(store) == [("a", "same", 0), ("b", "same", 0)]
     assert [batch.chunk_ids.tolist() for batch in store.vectors(revision)] == [[2]]
+
+
+class CountedConnection:
+    """A connection that counts the statements it runs and the rows that they give."""
+
+    def __init__(self, connection):
+        self._connection = connection
+        self.count = 0
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def execute(self, statement, values=()):
+        rows = self._connection.execute(statement, values)
+        self.count += 1
+        if not statement.startswith("SELECT"):
+            return rows
+        found = rows.fetchall()
+        self.count += len(found)
+        return GivenRows(found)
+
+
+class GivenRows(list):
+    def fetchone(self):
+        return self[0] if self else None
+
+    def fetchall(self):
+        return self
+
+
+@pytest.mark.parametrize("own", [{"page": "same"}, {}, {"lang": "en"}])
+def test_a_text_that_many_have_costs_no_more_for_each_of_them(store, own):
+    for number in range(40):
+        put(store, f"d{number}", "same", **(own or {"page": f"p{number}", "lang": "en"}))
+    embed(store)
+    one = replace(document("new", "same"), metadata=metadata_of(own or {"page": "new"}))
+    with rows_of(store) as connection:
+        counted = CountedConnection(connection)
+        version = document_table.put(
+            counted, one, chunks("same"), scan=0, chunking="", revision=store.revision + 1
+        )[1]
+        document_table.publish_complete(counted, [version], store.revision + 1)
+    assert counted.count < 40
+    assert found(store)[0] == ("d0", "same", 40 if own else 0)
+
+
+def test_a_lost_file_of_equal_texts_is_deleted_from_its_end(store):
+    for number in range(4):
+        store.documents.put_document(document(f"d{number}", "same", "/lost.jsonl"), chunks("same"))
+    put(store, "kept", "same")
+    embed(store)
+    with rows_of(store) as connection:
+        keys = document_table.keys_of_source(connection, "/lost.jsonl", 1)
+    assert [key[1] for key in keys] == ["d3", "d2", "d1", "d0"]
+    assert store.runs.delete_sources(["/lost.jsonl"]) == 4
+    assert found(store) == [("kept", "same", 0)]
 
 
 TEXTS = st.lists(st.sampled_from(["one", "two", "three", "four"]), min_size=1, max_size=4)
