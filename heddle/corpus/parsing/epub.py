@@ -13,7 +13,7 @@ from lxml import etree
 from heddle.core.errors import InputError
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.archive import read_archive, unreadable_as_input_error
-from heddle.corpus.parsing.decoding import clean, decode
+from heddle.corpus.parsing.decoding import clean, declared_encoding, decode
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.page_reader import read_page
 
@@ -37,7 +37,8 @@ def parse_epub(path: Path, limits: ParseLimits) -> Iterator[Document]:
         texts = []
         for name in pages:
             if name in held:
-                texts.append(read_page(decode(archive.read(name), path)).text)
+                page = archive.read(name)
+                texts.append(read_page(decode(page, path, declared_encoding(page))).text)
         if not texts:
             raise InputError(f"{path}: no chapters in it; open and save it anew")
         title = next((" ".join(t.text.split()) for t in book.iter("{*}title") if t.text), "")

@@ -1,21 +1,17 @@
 """HTML: what a reader of the page reads, without the furniture around it."""
 
 import logging
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from heddle.corpus.document import Document
-from heddle.corpus.parsing.decoding import decode
+from heddle.corpus.parsing.decoding import declared_encoding, decode
 from heddle.corpus.parsing.file_reading import name_without_suffix, read_whole
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.page_furniture import FurnitureError, read_without_furniture
 from heddle.corpus.parsing.page_reader import read_page
 
 _log = logging.getLogger(__name__)
-
-_CHARSET = re.compile(rb"""<meta[^>]{0,200}charset=["']?([\w.:-]{1,40})""", re.IGNORECASE)
-_HEAD_BYTES = 4096
 
 
 def parse_html(path: Path, limits: ParseLimits) -> Iterator[Document]:
@@ -24,8 +20,7 @@ def parse_html(path: Path, limits: ParseLimits) -> Iterator[Document]:
     Raises: InputError: it is missing, unreadable, too large or binary.
     """
     content = read_whole(path, limits)
-    charset = _CHARSET.search(content[:_HEAD_BYTES])
-    page = decode(content, path, charset[1].decode("ascii") if charset else "utf-8")
+    page = decode(content, path, declared_encoding(content))
     try:
         reader = read_without_furniture(page, limits.page_chars_max)
     except FurnitureError as error:

@@ -23,6 +23,12 @@ def archive(files: dict[str, str | bytes]) -> bytes:
     return out.getvalue()
 
 
+def unpacked(content: bytes) -> dict[str, str | bytes]:
+    """Return the files in a zip archive."""
+    with ZipFile(BytesIO(content)) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
+
+
 def epub(*chapters: str, title: str = "A Book", **more: str) -> bytes:
     """Return a book whose table of contents comes first and whose chapters follow in order."""
     items = "".join(

@@ -11,7 +11,7 @@ from heddle.corpus.chunking import Chunking, TextChunk, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.parse_file import parse_file
-from tests.unit.corpus.parsing.archives import archive, docx, docx_of, epub, pptx
+from tests.unit.corpus.parsing.archives import archive, docx, docx_of, epub, pptx, unpacked
 
 
 def parse(path: Path, content: bytes | str, **limits: int) -> Document:
@@ -162,6 +162,12 @@ def test_a_bomb_of_entities_is_not_expanded(tmp_path):
     for name in ("a.epub", "a.docx"):
         with pytest.raises(InputError, match=name):
             parse(tmp_path / name, archive(files))
+
+
+def test_a_book_in_an_old_encoding(tmp_path):
+    page = '<?xml version="1.0" encoding="windows-1251"?><html><body>Жук летит</body></html>'
+    book = unpacked(epub("<p>x</p>")) | {"OEBPS/text/c 0.xhtml": page.encode("cp1251")}
+    assert parse(tmp_path / "a.epub", archive(book)).text == "Жук летит"
 
 
 def test_books_that_can_not_be_read(tmp_path):

@@ -157,6 +157,24 @@ def test_html_that_is_broken(tmp_path):
     assert one(tmp_path / "a.html", page).text == "one\n\nthree\n\n```\nfour\n```"
 
 
+@pytest.mark.parametrize(
+    ("head", "encoding"),
+    [
+        ("<meta charset='koi8-r'>", "koi8-r"),
+        ('<META http-equiv=Content-Type content="text/html; charset = windows-1251">', "cp1251"),
+        ('<?xml version="1.0" encoding="windows-1251"?>', "cp1251"),
+    ],
+)
+def test_pages_in_the_encoding_that_they_declare(tmp_path, head, encoding):
+    page = f"{head}<html><body><p>Жук летит</p></body></html>".encode(encoding)
+    assert one(tmp_path / "a.xhtml", page).text == "Жук летит"
+
+
+def test_a_page_that_calls_itself_latin_1_is_read_as_browsers_do(tmp_path):
+    page = "<meta charset=iso-8859-1><p>I don’t “know”…</p>".encode("cp1252")
+    assert one(tmp_path / "a.html", page).text == "I don’t “know”…"
+
+
 def test_html_with_its_own_charset(tmp_path):
     page = '<meta charset="koi8-r"><p>Жук'.encode("koi8-r")
     assert one(tmp_path / "a.html", page).text == "Жук"
