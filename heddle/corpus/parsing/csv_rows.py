@@ -1,6 +1,7 @@
 """CSV and TSV: each row as lines of "column: value", so that a passage explains itself."""
 
 import csv
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -18,6 +19,7 @@ from heddle.corpus.parsing.text_builder import TextBuilder
 
 DELIMITERS: Final = ",;\t|"
 SAMPLE_CHARS: Final = 16_384
+_log = logging.getLogger(__name__)
 _ONE_AT_A_TIME: Final = Lock()  # Python's bound on a cell is one for the whole process
 
 
@@ -50,7 +52,15 @@ def _read(text: str, builder: TextBuilder) -> None:
     Raises: InputError: they are no CSV, or too many.
     """
     path, limits = builder.path, builder.limits
-    reader = csv.reader(StringIO(text, newline=""), delimiter=_delimiter(text, path))
+    delimiter = _delimiter(text, path)
+    has_lone_quotes = _has_lone_quotes(text, delimiter)
+    if has_lone_quotes:
+        _log.warning("%s: a quote in it has no end: quotes are read as any other sign", path)
+    reader = csv.reader(
+        StringIO(text, newline=""),
+        delimiter=delimiter,
+        quoting=csv.QUOTE_NONE if has_lone_quotes else csv.QUOTE_MINIMAL,
+    )
     columns: list[str] = []
     try:
         for number, row in enumerate(reader):
@@ -64,6 +74,21 @@ def _read(text: str, builder: TextBuilder) -> None:
         raise InputError(f"{path}, line {reader.line_num}: not CSV: {error}") from error
     if columns and not builder.blocks:
         builder.add(" | ".join(columns))
+
+
+def _has_lone_quotes(text: str, delimiter: str) -> bool:
+    """Whether a cell's quote would take in all rows behind it, or in a TSV perhaps only some.
+
+    Few writers of TSV quote cells, so a text that begins with a quotation is common there.
+    """
+    if '"' not in text:
+        return False
+    try:
+        for _ in csv.reader(StringIO(text, newline=""), delimiter=delimiter, strict=True):
+            pass
+    except csv.Error as error:
+        return delimiter == "\t" or "end of data" in str(error)
+    return False
 
 
 def _delimiter(text: str, path: Path) -> str:

@@ -204,6 +204,20 @@ def test_csv_with_a_long_cell(tmp_path):
     assert csv.field_size_limit() == before
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'name,said\nmill,"no end\nwell,12\n'),
+        ("a.tsv", 'name\tsaid\nmill\t"no end\nwell\t12\n'),
+        ("a.tsv", 'name\tsaid\nmill\t"no end\nwell\t12\npump\tthe "old" one\n'),
+    ],
+)
+def test_a_lone_quote_takes_in_no_rows_behind_it(tmp_path, caplog, name, content):
+    rows = parse(tmp_path / name, content).text.split("\n\n")
+    assert rows[:2] == ['name: mill\nsaid: "no end', "name: well\nsaid: 12"]
+    assert "a quote in it has no end" in caplog.text
+
+
 def test_csv_of_few_rows(tmp_path):
     assert parse(tmp_path / "a.csv", "").text == ""
     assert parse(tmp_path / "b.csv", "\n\nonly,names\n").text == "only | names"
