@@ -80,6 +80,8 @@ def put(
     stored = versions(connection, document.key)
     if stored:
         _check_owner(connection, document, stored, scan)
+        if scan:  # a later run may be ahead, and deletes documents of the file that it has not seen
+            scan = max(scan, *(version.scan for version in stored))
         connection.execute(
             "UPDATE documents SET scan = ?, source = ?, file = ? WHERE tenant = ? AND id = ?",
             (scan, document.source, document.file, *document.key),

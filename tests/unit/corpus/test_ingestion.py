@@ -17,7 +17,8 @@ from heddle.corpus.ingestion import IngestProgress, IngestReport, ingest_documen
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.pending import pending_batches
-from tests.unit.corpus.corpora import embed, texts_searchable
+from heddle.corpus.records import SourceFile
+from tests.unit.corpus.corpora import chunks, document, embed, texts_searchable
 
 
 @pytest.fixture
@@ -222,6 +223,17 @@ def test_duplicate_ids_in_two_files(store, docs):
         assert failure.path == str(docs / "b.jsonl")
         assert f"'x' is not unique: {docs / 'a.jsonl'}" in failure.reason
     assert texts_searchable(store) == ["one"]
+
+
+def test_two_runs_over_one_file_at_once_lose_nothing(store):
+    first, second = store.runs.begin_scan(), store.runs.begin_scan()
+    items = ((document("a", "text", "/a.txt"), chunks("text")),)
+    for scan in (second, first):
+        store.documents.put_documents(items, scan=scan)
+    source = SourceFile("/a.txt", "0" * 64, 4, 1)
+    assert [store.runs.finish_source(source, scan) for scan in (second, first)] == [0, 0]
+    embed(store)
+    assert texts_searchable(store) == ["text"]
 
 
 def test_a_bad_file_stops_nothing_and_loses_nothing(store, docs):
