@@ -135,7 +135,8 @@ def ingest_documents(
             run.files_done += 1
             run.report_progress(path)
     if prune:
-        run.removed += store.runs.delete_sources(todo.gone)
+        # Some programs take a file away for a moment as they write it.
+        run.removed += store.runs.delete_sources(name for name in todo.gone if is_gone(name))
     return _report(run, todo)
 
 
@@ -194,7 +195,7 @@ def _report(run: _Run, todo: IndexPlan) -> IngestReport:
         chunks=run.chunks,
         files=run.files_total,
         files_unchanged=len(todo.unchanged),
-        gone=tuple(name for name in todo.gone if name in kept),
+        gone=tuple(name for name in todo.gone if name in kept and is_gone(name)),
         skipped=todo.skipped + tuple(run.skipped),
         failures=todo.refused + tuple(run.failures),
     )

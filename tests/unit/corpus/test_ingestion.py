@@ -225,6 +225,19 @@ def test_duplicate_ids_in_two_files(store, docs):
     assert texts_searchable(store) == ["one"]
 
 
+def test_a_lost_file_that_is_back_at_the_end_is_not_pruned(store, docs):
+    back, other = docs / "a.txt", docs / "b.txt"
+    back.write_text("text")
+    ingest_documents(store, [docs])
+    embed(store)
+    back.unlink()
+    other.write_text("other")
+    report = ingest_documents(store, [docs], lambda _: back.write_text("text"), prune=True)
+    assert (report.removed, report.gone) == (0, ())
+    assert texts_searchable(store) == ["text"]
+    assert counts(ingest_documents(store, [docs], prune=True)) == (0, 0, 1, 0)
+
+
 def test_two_runs_over_one_file_at_once_lose_nothing(store):
     first, second = store.runs.begin_scan(), store.runs.begin_scan()
     items = ((document("a", "text", "/a.txt"), chunks("text")),)
