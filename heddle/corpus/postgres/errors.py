@@ -15,6 +15,7 @@ _LOCK_TIMEOUT: Final = "55P03"
 _NO_PRIVILEGE: Final = "42501"
 _DAMAGED: Final = ("XX001", "XX002")
 _READ_ONLY: Final = "25006"
+_TOO_LONG: Final = "54000"
 # What the server says to a client that it doesn't let in; libpq reports no SQLSTATE for these.
 _REFUSED: Final = (
     "authentication failed",
@@ -69,6 +70,10 @@ def _meaning(name: str, error: psycopg.Error) -> Exception | None:
         return StorageError(f"{name}: the database is damaged: {said}; restore a backup")
     if state == _READ_ONLY:
         return StorageError(f"{name}: the database is read-only: {said}; connect to the primary")
+    if state == _TOO_LONG:
+        return InputError(
+            f"an id, a name or metadata is too long for PostgreSQL's indexes ({said}): shorten it"
+        )
     if state.startswith(_GONE) or (isinstance(error, psycopg.OperationalError) and not state):
         return _unreachable(name, said)
     if isinstance(error, psycopg.DataError) and "NUL" in said:

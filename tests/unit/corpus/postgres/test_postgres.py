@@ -1,5 +1,6 @@
 """What PostgreSQL does in its own way: logins, versions, roles, outages, words."""
 
+import random
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -342,6 +343,13 @@ def test_many_chunks_are_copied_in(postgres_store):
 def test_a_character_that_postgresql_cannot_store_is_refused(postgres_store):
     with pytest.raises(InputError, match="NUL character"):
         postgres_store.documents.put_document(document("a"), chunks("before\x00after"))
+    assert postgres_store.stats().documents == 0
+
+
+def test_a_name_that_postgresql_cannot_index_is_refused(postgres_store):
+    name = "".join(map(chr, random.Random(0).choices(range(0x4E00, 0x9FA0), k=2000)))
+    with pytest.raises(InputError, match="too long for PostgreSQL's indexes"):
+        postgres_store.documents.put_document(document(name), chunks("text"))
     assert postgres_store.stats().documents == 0
 
 
