@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from heddle.app.indexing.chunk_embedding import Embedded, EmbeddingServer
-from heddle.app.indexing.documents import put_document
+from heddle.app.indexing.documents import delete_document, put_document
 from heddle.core.errors import InputError
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.document import Document
@@ -41,8 +41,9 @@ def put_file(
     """Store the documents of a file as `heddle index` reads it, and return once they are found.
 
     A document has the file's name as its id, unless the file gives it one, as a line of JSONL
-    may. So the same file, put again, replaces its documents. Tenants that lines name count for
-    nothing: whose documents they are is the caller's to say.
+    may; a line without one has the file's name and its number. So the same file, put again,
+    replaces its documents, and those of numbered lines that it has no longer go. Tenants that
+    lines name count for nothing: whose documents they are is the caller's to say.
 
     Args:
         server: embeds the chunks.
@@ -60,13 +61,32 @@ def put_file(
     """
     outcomes: Counter[PutOutcome] = Counter()
     chunks = truncated = windowed = 0
-    for document in _documents(name, content, tenant):
+    documents = _documents(name, content, tenant)
+    for document in documents:
         change = put_document(server, store, document, chunking)
         outcomes[change.outcome] += 1
         chunks += change.embedded.chunks
         truncated += change.embedded.truncated
         windowed += change.embedded.windowed
+    kept = {document.id for document in documents}
+    for line in _numbered_lines(store, name, tenant):
+        if line not in kept:
+            delete_document(store, line, tenant=tenant)
     return FileChange(outcomes, Embedded(chunks, truncated, windowed), store.revision)
+
+
+def _numbered_lines(store: CorpusStore, name: str, tenant: str) -> list[str]:
+    """Return the ids of a tenant's documents that lines of a file had by their numbers."""
+    found: list[str] = []
+    last = (f"{name}#", "")
+    while listed := store.documents.listed_after(last, DOCUMENTS_MAX, tenant):
+        for one in listed:
+            if not one.id.startswith(f"{name}#"):
+                return found
+            if one.tenant == tenant and one.id.removeprefix(f"{name}#").isdecimal():
+                found.append(one.id)
+        last = (listed[-1].id, listed[-1].tenant)
+    return found
 
 
 def _documents(name: str, content: bytes, tenant: str) -> list[Document]:

@@ -53,6 +53,18 @@ def test_lines_have_their_ids_and_the_callers_tenant(store: CorpusStore):
     assert not any("heddle-file-" in one for one in ids)
 
 
+def test_lines_that_a_file_has_no_longer_go(store: CorpusStore):
+    lines = [b'{"text": "A tern dives."}', b'{"text": "A gull."}', b'{"text": "A crow."}']
+    for tenant in ("", "acme", "zenith"):
+        put(store, "birds.jsonl", b"\n".join(lines), tenant=tenant)
+    put(store, "birds.jsonl", b"\n".join(lines[:2]), tenant="acme")
+    ids = {(one, tenant) for one, tenant, _ in listed(store)}
+    assert ids == {
+        *((f"birds.jsonl#{n}", tenant) for n in (1, 2, 3) for tenant in ("", "zenith")),
+        *((f"birds.jsonl#{n}", "acme") for n in (1, 2)),
+    }
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
