@@ -6,8 +6,8 @@ All else in a corpus directory is derived from that file and made anew.
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterable
-from contextlib import closing
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +22,7 @@ from heddle.corpus.sqlite.storage_errors import storage_errors
 
 PART: Final = ".part"  # of a file that is being written
 SUFFIX: Final = ".sqlite"
+TARGET_REFUSES: Final = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_READONLY")
 
 
 def backup_file(target: Path) -> Path:
@@ -97,7 +98,11 @@ def _copied(
         remove_file(part)
         part.touch(mode=FILE_MODE)
     try:
-        with database.read() as connection, closing(sqlite3.connect(part)) as copy:
+        with (
+            database.read() as connection,
+            closing(sqlite3.connect(part)) as copy,
+            _written_to(part),
+        ):
             connection.backup(copy)  # in one step: what is written meanwhile is left out
         check = _checked(part, source)
         with storage_errors(target):
@@ -111,6 +116,18 @@ def _copied(
         with storage_errors(part):
             remove_file(part)
     return check
+
+
+@contextmanager
+def _written_to(part: Path) -> Iterator[None]:
+    """Name the copy where its disk refuses; a damaged source is named by its own name."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not error.sqlite_errorname.startswith(TARGET_REFUSES):
+            raise
+        with storage_errors(part):
+            raise
 
 
 def _checked(part: Path, source: Path) -> CorpusCheck:

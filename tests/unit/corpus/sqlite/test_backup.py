@@ -1,5 +1,6 @@
 """A backup is checked, is as of one moment, and comes back as it was."""
 
+import resource
 import shutil
 import sqlite3
 import stat
@@ -59,6 +60,18 @@ def test_nothing_is_overwritten_unasked(filled, tmp_path):
     assert not (other / "index").exists()
     with CorpusStore.open(other) as store:
         assert texts_searchable(store) == ["the first", "the second"]
+
+
+def test_a_disk_that_is_full_is_named(filled, tmp_path):
+    put(filled, "b", *(f"text {number} of many " * 9 for number in range(400)))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, hard))
+    try:
+        with pytest.raises(StorageError, match=r"copy\.sqlite\.part: the disk"):
+            back_up(filled.place.work, tmp_path / "copy.sqlite")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not list(tmp_path.glob("copy.*"))
 
 
 def test_a_log_that_lost_its_file_changes_nothing_of_a_backup(filled, tmp_path):
