@@ -121,7 +121,7 @@ def ingest_documents(
     todo = plan(tuple(paths), store, prune=prune, chunking=chunking.stamp, damaged=damaged)
     store.runs.set_chunking(chunking.stamp)
     # The ids of files that are gone are free: a JSONL file that was moved keeps its documents.
-    store.runs.forget_sources(name for name in store.runs.source_names() if is_gone(name))
+    store.runs.forget_sources(_gone(store.runs.source_names()))
     for source in todo.touched:
         store.runs.touch_source(source)
     files = todo.added + todo.changed
@@ -136,8 +136,13 @@ def ingest_documents(
             run.report_progress(path)
     if prune:
         # Some programs take a file away for a moment as they write it.
-        run.removed += store.runs.delete_sources(name for name in todo.gone if is_gone(name))
+        run.removed += store.runs.delete_sources(_gone(todo.gone))
     return _report(run, todo)
+
+
+def _gone(names: Iterable[str]) -> list[str]:
+    """Return the files that exist no more, looked at before a write begins: disks may be slow."""
+    return [name for name in names if is_gone(name)]
 
 
 def _ingest_file(run: _Run, path: Path, name: str) -> None:

@@ -18,6 +18,8 @@ from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.pending import pending_batches
 from heddle.corpus.records import SourceFile
+from heddle.corpus.sqlite import database
+from heddle.corpus.store import CorpusStore
 from tests.unit.corpus.corpora import chunks, document, embed, texts_searchable
 
 
@@ -236,6 +238,23 @@ def test_a_lost_file_that_is_back_at_the_end_is_not_pruned(store, docs):
     assert (report.removed, report.gone) == (0, ())
     assert texts_searchable(store) == ["text"]
     assert counts(ingest_documents(store, [docs], prune=True)) == (0, 0, 1, 0)
+
+
+def test_others_can_write_while_files_are_looked_at(sqlite_store, docs, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.1)
+    (docs / "a.txt").write_text("text")
+    ingest_documents(sqlite_store, [docs])
+    (docs / "a.txt").unlink()
+    looks = []
+    with CorpusStore.open(sqlite_store.place) as other:
+
+        def look(name):
+            looks.append(other.runs.begin_scan())
+            return is_gone(name)
+
+        monkeypatch.setattr(ingestion, "is_gone", look)
+        assert ingest_documents(sqlite_store, [docs], prune=True).removed == 1
+    assert len(looks) == 2
 
 
 def test_two_runs_over_one_file_at_once_lose_nothing(store):
