@@ -48,17 +48,18 @@ class AttachedFiles:
 
         Args:
             tenant: whose store and files they are.
-            store_id: a store that is there.
+            store_id: the store.
             files: the files' ids, each with its attributes.
             now_s: the time [Unix s].
 
         Raises:
-            InputError: a file isn't there, or the store would hold too many.
+            InputError: the store or a file isn't there, or the store would hold too many.
             Busy: too many files wait to be indexed.
         """
         batch_id = new_id("vsfb_")
         with self._database.write() as connection:
             _check_waiting(connection, len(files))
+            _check_store(connection, tenant, store_id)
             connection.execute(
                 "INSERT INTO file_batches (id, store_id, created_s) VALUES (?, ?, ?)",
                 (batch_id, store_id, now_s),
@@ -203,6 +204,14 @@ def _check_waiting(connection: Connection, more: int) -> None:
     waiting = row.fetchone()[0]
     if waiting + more > WAITING_MAX:
         raise Busy(f"{waiting} files wait to be indexed, and {WAITING_MAX} may", wait_s=WAIT_S)
+
+
+def _check_store(connection: Connection, tenant: str, store_id: str) -> None:
+    known = connection.execute(
+        "SELECT 1 FROM vector_stores WHERE tenant = ? AND id = ?", (tenant, store_id)
+    )
+    if known.fetchone() is None:
+        raise InputError(f"vector_store_id: no vector store {store_id!r:.60} is there")
 
 
 def _check_size(connection: Connection, store_id: str) -> None:

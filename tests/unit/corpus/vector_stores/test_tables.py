@@ -49,6 +49,15 @@ def test_what_a_tenant_has_another_neither_sees_nor_deletes(store: CorpusStore):
     assert stores.find("a", store_id).counts == FileCounts(in_progress=1)
 
 
+def test_no_file_comes_into_a_store_that_is_gone_or_anothers(store: CorpusStore):
+    file_id, gone, anothers = sent(store), made(store), made(store, tenant="b")
+    assert store.vector_stores.delete("a", gone)  # by another client, at the same moment
+    for store_id in (gone, anothers):
+        with pytest.raises(InputError, match="vector_store_id: no vector store"):
+            store.attached_files.attach("a", store_id, {file_id: {}}, now_s=NOW_S)
+    assert store.file_queue.begin() is None
+
+
 def test_a_list_comes_in_pages_either_way(store: CorpusStore):
     ids = [sent(store, f"{number}.md") for number in range(5)]
     newest = ids[::-1]
