@@ -275,9 +275,13 @@ class ChunkDirectory:
             self.disk.remove(ticket.key)
             self._drop_if_nowhere(entry)
 
-    def is_current(self, ticket: Ticket) -> bool:
-        """Whether the entry is still there: neither evicted nor forgotten."""
-        return self._current(ticket) is not None
+    def is_current(self, ticket: Ticket, named: tuple[ChunkRecord, int] | None = None) -> bool:
+        """Whether the entry is still there: neither evicted nor forgotten.
+
+        With what is `named`, a record and the bytes of its tensors: whether it is that one, too.
+        """
+        entry = self._current(ticket)
+        return entry is not None and named in (None, (entry.record, entry.nbytes))
 
     def pin(self, key: bytes) -> None:
         """Keep an entry where it is until as many releases as pins have come.

@@ -467,7 +467,7 @@ class ChunkStore:
 
     def _read(self, ticket: Ticket) -> "_Read | None":
         """Read and decode an entry, on a loader thread."""
-        stored = self._disk.read(ticket.key)
+        stored = self._disk.read(ticket)
         if stored is None:
             return None
         stored = self._pinned(stored)

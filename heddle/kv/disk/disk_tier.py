@@ -92,10 +92,25 @@ class DiskTier:
             self._retry_s = now_s + DISK_RETRY_S
         return None
 
-    def read(self, key: bytes) -> StoredChunk | None:
-        """Return an entry; None, with a log line, where its file is missing or unusable."""
+    def read(self, ticket: Ticket) -> StoredChunk | None:
+        """Return an entry; None, with a log line, where its file is missing, unusable or another's.
+
+        Another process may have put KV of the same name in its place, whose keys were computed at
+        other positions. The directory knows that file by its own record from then on.
+        """
         assert self._files is not None, "there is no disk to load from"
-        return self._files.read(key)
+        stored = self._files.read(ticket.key)
+        if stored is None:
+            return None
+        with self._lock:
+            if not self._directory.is_current(ticket):
+                return None  # forgotten meanwhile
+            if self._directory.is_current(ticket, (stored.record, stored.kv.nbytes)):
+                return stored
+            self._directory.end_load(ticket, is_read=False)
+        log.info("chunk KV %s: another process has stored it anew", ticket.key.hex())
+        self.look_for(ticket.key)
+        return None
 
     def look_for(self, key: bytes) -> None:
         """Take in the file of an entry that another process may have written."""

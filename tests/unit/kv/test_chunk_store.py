@@ -485,6 +485,43 @@ def test_a_smaller_budget_after_a_restart_removes_the_excess(tmp_path, caplog):
     assert "2 files of chunk KV exceed disk_bytes_max" in caplog.text
 
 
+@pytest.mark.parametrize("changed", ["neighbours", "place", "form"])
+def test_a_file_that_another_process_has_replaced_is_a_miss_and_known_from_then_on(
+    tmp_path, changed
+):
+    """Its keys lie at other positions: rotated from where the old ones lay, they were garbage."""
+    near, far = keys_of(1, 3), keys_of(1, 2, 3)
+    encoding = KvEncoding.AS_COMPUTED
+    if changed == "neighbours":
+        old, new = near.primed_record(1, 6), far.primed_record(2, 10)
+    elif changed == "place":
+        old, new = near.approximate_record(1, 6), far.approximate_record(2, 10)
+    else:
+        old = new = near.primed_record(1, 6)
+        encoding = KvEncoding.INT8
+    assert old.key == new.key
+    with opened(tmp_path) as earlier:
+        earlier.put(entry_of(old), 0.0)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as here:
+        with opened(tmp_path / "there", encoding=encoding) as there:
+            there.put(entry_of(new), 0.0)
+        [written] = (tmp_path / "there").glob("*/*")
+        os.replace(written, tmp_path / written.parent.name / written.name)
+        assert here.fetch(old.key) is Fetch.LOADING
+        bell.wait()
+        [loaded] = here.completed()
+        assert loaded.entry is None
+        here.release(old.key)
+        here.check()
+        assert here.keeps(new)
+        assert here.fetch(new.key) is Fetch.LOADING
+        bell.wait()
+        [loaded] = here.completed()
+        assert loaded.entry.record == new
+        here.check()
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "foreign", "gone"])
 def test_a_bad_file_is_a_miss_never_garbage(tmp_path, damage, caplog):
     filled(tmp_path, 1)
