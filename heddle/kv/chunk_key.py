@@ -41,9 +41,9 @@ def chunk_digest(fingerprint: str, salt: str, token_ids: Sequence[int]) -> bytes
 class PromptKeys:
     """The keys of the chunks of one prompt [prefix, chunk 0, chunk 1, ...], from the first on.
 
-    A chunk's path key binds model, tenant, the prefix and every chunk from the path's start to the
-    chunk itself, token by token (model and tenant are in every chunk's digest). Chunks are links
-    of their own, so a key depends on no page boundary.
+    A chunk's path key binds model, tenant, the prefix, every chunk from the path's start to the
+    chunk itself and the text between them, token by token (model and tenant are in every chunk's
+    digest). Chunks are links of their own, so a key depends on no page boundary.
 
     What a prompt computes belongs to its tenant, for it may have seen all that stands before. Of a
     public chunk a tenant also finds what was computed behind the same prefix alone, or primed with
@@ -71,19 +71,28 @@ class PromptKeys:
         return len(self._chunks)
 
     def append(
-        self, token_ids: Sequence[int], source: int | None = None, *, is_public: bool = False
+        self,
+        token_ids: Sequence[int],
+        source: int | None = None,
+        *,
+        is_public: bool = False,
+        between: Sequence[int] = (),
     ) -> int:
         """Add the next chunk of the prompt and return its index.
 
         `source` is its id in the corpus, None for a text that is in none; a public one is of a
-        document of no tenant.
+        document of no tenant. `between` are the tokens that stand between it and the chunk before.
         """
         chunk = owned = chunk_digest(self._fingerprint, self._salt, token_ids)
         if is_public and self._salt != PUBLIC:
             owned = chunk_digest(self._fingerprint, PUBLIC, token_ids)
         # One more link on every path, and a new path that starts here. Of too many, the exact one
         # and those that start last are kept.
-        before = (*(self._paths[-1] if self._paths else ()), self._prefix)
+        before = self._paths[-1] if self._paths else ()
+        if between:
+            text = token_bytes(between)
+            before = tuple(digest_of(b"text", path, text) for path in before)
+        before = (*before, self._prefix)
         paths = [digest_of(b"path", path, chunk) for path in before]
         if len(paths) > PATHS_MAX:
             del paths[1]

@@ -79,6 +79,20 @@ def test_every_part_of_a_key_counts():
     assert base == exact([list(a), list(b)])
 
 
+def test_text_between_two_chunks_is_part_of_every_path_that_leads_across_it():
+    def of(*between):
+        keys = keys_of([(1,), (2,)])
+        keys.append((3,), between=between)
+        return [p for p in keys.probes(2, primed=PrimedWith.PRECEDING)]
+
+    with_it, with_other, without = of(8, 9), of(8, 7), of()
+    assert without == list(keys_of([(1,), (2,), (3,)]).probes(2, primed=PrimedWith.PRECEDING))
+    for asked in (with_other, without):
+        same = [p.kind for p, other in zip(with_it, asked, strict=True) if p == other]
+        # Right behind the prefix, or primed, a chunk has not seen the text.
+        assert same == [HitKind.CANONICAL, HitKind.ALIAS, HitKind.CANONICAL, HitKind.ALIAS]
+
+
 def test_parts_do_not_run_into_each_other():
     assert digest_of(b"ab", b"c") != digest_of(b"a", b"bc")
     assert digest_of(b"a", b"") != digest_of(b"a")

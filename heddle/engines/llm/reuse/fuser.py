@@ -415,8 +415,11 @@ class Fuser:
     def keys_of(self, token_ids: Sequence[int], salt: str, layout: PromptLayout) -> PromptKeys:
         """Return the keys of a prompt's chunks."""
         keys = PromptKeys(self._fingerprint, salt, tuple(token_ids[: layout.prefix_stop]))
+        stop = layout.prefix_stop
         for chunk in layout.chunks:
-            keys.append(chunk.token_ids, chunk.chunk_id, is_public=chunk.is_public)
+            between = tuple(token_ids[stop : chunk.start])
+            keys.append(chunk.token_ids, chunk.chunk_id, is_public=chunk.is_public, between=between)
+            stop = chunk.stop
         return keys
 
     def _worth_keeping(

@@ -7,6 +7,7 @@ import torch
 
 from heddle.core.frames import Failed
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
+from heddle.core.payloads import Segment
 from tests.helpers.fused_serving import EVERYTHING, FusedServing, segments
 from tests.helpers.fusion_oracle import FusionOracle, PlainKv
 from tests.helpers.three_chunks import (
@@ -162,6 +163,20 @@ def test_reordered_chunks_are_found_whatever_stood_before_them(model):
         stored.append((span.start, PlainKv(kv.keys[:, :, old], kv.values[:, :, old])))
     expected = oracle.run(ids_of([C, A, B]), stored)[0][-1]
     assert rel_diff(logits, expected) < TOLERANCE
+
+
+def test_a_chunk_behind_another_text_between_chunks_is_not_exact(model):
+    def asked(text):
+        first, *rest = segments(PREFIX, [A, B], QUESTION)
+        return (first, rest[0], Segment(tuple(text)), *rest[1:])
+
+    serving = FusedServing(model)
+    one, other = prompt(6, 11), prompt(6, 12)
+    serving.ask(asked(one))
+    serving.ask(asked(other))
+    assert _fused(serving).chunks == {"exact": 1, "alias": 1}
+    serving.ask(asked(one))
+    assert _fused(serving).chunks == {"exact": 2}
 
 
 def test_chunks_without_a_prefix_or_a_question(model):
