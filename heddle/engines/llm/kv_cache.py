@@ -65,10 +65,15 @@ class KvCache:
         return self.index.known_count(digests) * self._page_size
 
     def reuse_prefix(self, sequence: Sequence) -> None:
-        """Start from the cached pages of the same prefix; the last token is always computed."""
+        """Start from the cached pages of the same prefix; the last token is always computed.
+
+        Of a fused prompt that is the prompt's last one, also where more was written behind it.
+        """
         if not sequence.row.is_empty or not sequence.may_reuse:
             return
-        full = (len(sequence.token_ids) - 1) // self._page_size
+        fusion = sequence.fusing
+        tokens = len(sequence.token_ids) if fusion is None else fusion.layout.tokens
+        full = (tokens - 1) // self._page_size
         pages = self.index.match(sequence.chain.extend(sequence.token_ids, full))
         sequence.row.extend(pages)
         sequence.num_computed_tokens = len(pages) * self._page_size

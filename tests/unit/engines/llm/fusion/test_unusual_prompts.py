@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from heddle.core.commands import Release
 from heddle.core.frames import Failed
 from heddle.core.kv_reuse import KvReuse, QuestionPass, ReusePolicy
 from heddle.core.payloads import Segment
@@ -218,3 +219,25 @@ def test_a_prompt_preempted_at_any_step_answers_as_alone(model, reuse):
         for got, expected in zip(again.logits[number], serving.logits[alone], strict=True):
             assert rel_diff(got, expected) < TOLERANCE, f"preempted after {taken_after} steps"
         assert (again.pinned_chunks, again.held_pages) == (0, 0)
+
+
+def test_a_prompt_preempted_while_it_decodes_whose_every_page_is_cached_by_then(model):
+    """Another request has computed all of it, and it ends with a page: nothing is left to fuse."""
+    question = prompt(18, 8)
+    asked = segments(PREFIX, [C, A, B], question)
+    assert sum(len(segment.token_ids) for segment in asked) % 16 == 0
+    serving = served(model)
+    number = serving.start(asked, EVERYTHING, 8)
+    sequence = serving.engine.sequences.get(number)
+    while not sequence.is_decoding:
+        serving.step()
+    serving.step()
+    other = serving.start(asked, KvReuse(), decodes=False)
+    while other not in serving.prefilled:
+        serving.step()
+    serving.engine.scheduler.preempt(sequence)
+    serving.drain()
+    assert len(serving.tokens[number]) == 8
+    assert serving.preemptions[number] == 1
+    serving.engine.apply(Release(serving.prefilled[other].handle))
+    assert (serving.pinned_chunks, serving.held_pages) == (0, 0)
