@@ -15,6 +15,7 @@ from heddle.core.files.file_memory import file_memory
 
 LINE: Final = 64  # bytes of a cache line
 LENGTH_BYTES: Final = 8  # in front of a safetensors header
+UNFINISHED: Final = ".part"
 DTYPES: Final = {"U8": torch.uint8, "F16": torch.float16, "F32": torch.float32}
 NAMES: Final = {dtype: name for name, dtype in DTYPES.items()}
 
@@ -44,6 +45,8 @@ class Part(NamedTuple):
 def write_weights(path: Path, parts: Iterable[Part]) -> None:
     """Write a file in one piece: readers see all of it, or none.
 
+    One process at a time writes it; what others left half-written, as they were killed, is removed.
+
     Args:
         path: where; its folder exists.
         parts: those of which each fills cache lines come first, in any order here.
@@ -59,7 +62,9 @@ def write_weights(path: Path, parts: Iterable[Part]) -> None:
         start += part.size
     text = json.dumps(header).encode()
     text += b" " * (-(LENGTH_BYTES + len(text)) % LINE)
-    passing = path.with_name(f"{path.name}.{os.getpid()}.part")
+    for left in path.parent.glob(f"{path.name}.*{UNFINISHED}"):  # as large as the weights
+        left.unlink(missing_ok=True)
+    passing = path.with_name(f"{path.name}.{os.getpid()}{UNFINISHED}")
     try:
         with passing.open("wb") as file:
             file.write(len(text).to_bytes(LENGTH_BYTES, "little") + text)

@@ -217,6 +217,17 @@ def test_a_file_that_was_cut_short_is_made_again(saved, tmp_path, monkeypatch):
     assert torch.equal(again[f"{EMBEDDING}.panels"], whole[f"{EMBEDDING}.panels"])
 
 
+def test_what_a_killed_process_left_half_written_is_removed(saved, tmp_path, monkeypatch):
+    monkeypatch.setenv("HEDDLE_CACHE", str(tmp_path))
+    directory = saved("llama")
+    config = gate.load_config(directory)
+    quantized_weights(directory, config, is_fused=True)
+    [path] = (tmp_path / "weights").glob("*.safetensors")
+    path.rename(path.with_name(f"{path.name}.1.part"))
+    quantized_weights(directory, config, is_fused=True)
+    assert [path] == [found for found in path.parent.iterdir() if found.suffix != ".lock"]
+
+
 def test_what_cannot_run_is_refused(saved, monkeypatch):
     directory = saved("llama")
     config = gate.load_config(directory)
