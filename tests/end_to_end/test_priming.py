@@ -289,6 +289,22 @@ def test_the_first_neighbour_is_what_precedes_a_chunk_in_its_document(model: Pat
     assert len(follows) == sum(passage.position > 0 for passage in chunks.values()) >= 4
 
 
+def test_it_is_that_also_where_its_text_stands_in_another_document(model: Path, tmp_path: Path):
+    tides = "The tide is low. " * 60
+    for name in ("a", "b"):
+        path = tmp_path / "documents" / name / "notes.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(f"# Notes\n\n{tides}\n\n{f'Of {name} and its ships. ' * 45}\n")
+    corpus = index_documents([tmp_path / "documents"], tmp_path / "corpus")
+    with serve(model, corpus) as server:
+        server.prime(1)
+    store = CorpusStore.open(corpus)
+    found = [store.passages(record.sources) for record in records(corpus)[ChunkVariant.PRIMED]]
+    behind = [(own, near) for own, near in found if own.position > 0]
+    assert {own.document_id for own, _ in behind} == {p.document_id for p, _ in found}
+    assert all(near.precedes(own) for own, near in behind)
+
+
 def test_a_text_that_stands_in_two_documents_is_primed_once(model: Path, tmp_path: Path):
     """It is one chunk, with two places: its KV is not computed in each of them."""
     tides = "The tide is low. " * 60

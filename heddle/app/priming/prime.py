@@ -103,18 +103,32 @@ class _Run:
             for passage, vector in searchable_chunks(store):
                 if len(in_flight) == at_once:
                     self._take(in_flight.popleft())
-                before = () if last is None or not last.precedes(passage) else (last,)
-                last = passage
                 if self._is_repeated(passage):
                     self._end_one()
                 else:
+                    before = self._before(passage, last, store)
                     chunk = ChunkToPrime(passage, before, vector)
                     in_flight.append(self._submit(chunk, in_flight))
+                last = passage
             while in_flight:
                 self._take(in_flight.popleft())
         finally:
             for handle in in_flight:
                 handle.cancel_soon()
+
+    def _before(
+        self, passage: Passage, last: Passage | None, store: CorpusStore
+    ) -> tuple[Passage, ...]:
+        """Return what precedes a chunk in its document, which mostly is the chunk read `last`.
+
+        It is another where its text stands in several documents, and is searched in one of them.
+        """
+        if not self._neighbours.count_max:
+            return ()
+        if last is not None and last.precedes(passage):
+            return (last,)
+        before = store.chunk_kv.passage_before(passage.chunk_id)
+        return () if before is None else (before,)
 
     def _submit(self, chunk: ChunkToPrime, in_flight: deque[Handle]) -> Handle:
         owner = chunk.passage.tenant, chunk.passage.collection
