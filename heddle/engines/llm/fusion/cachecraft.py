@@ -27,12 +27,13 @@ def cachecraft(prompt: FusedPrompt, ratio: float) -> Sweeps:
     """
     selected = [NONE]
     for chunk in prompt.candidates:
-        attention = chunk.record.attention
+        attention, span = chunk.record.attention, prompt.left_of(chunk.span)
         if attention is None:
-            selected.append(leading([chunk.span], ratio))
+            selected.append(leading([span], ratio))
         else:
-            count = math.ceil(ratio * fix_overhead(attention, chunk) * chunk.span.tokens)
-            selected.append(highest(positions_of([chunk.span]), attention.weights, count))
+            count = math.ceil(ratio * fix_overhead(attention, chunk) * span.tokens)
+            weights = attention.weights[-span.tokens :]
+            selected.append(highest(positions_of([span]), weights, count))
     yield prompt.last_sweep(np.concatenate(selected))
 
 
@@ -46,12 +47,12 @@ def cachecraft_fixed(prompt: FusedPrompt, ratio: float) -> Sweeps:
     unknown: list[ChunkSpan] = []
     weights = [np.empty(0, np.float32)]
     for chunk in prompt.candidates:
-        attention = chunk.record.attention
+        attention, span = chunk.record.attention, prompt.left_of(chunk.span)
         if attention is None:
-            unknown.append(chunk.span)
+            unknown.append(span)
         else:
-            known.append(chunk.span)
-            weights.append(attention.last_weights)
+            known.append(span)
+            weights.append(attention.last_weights[-span.tokens :])
     judged = highest(positions_of(known), np.concatenate(weights), budget_of(known, ratio))
     yield prompt.last_sweep(np.concatenate([judged, leading(unknown, ratio)]))
 

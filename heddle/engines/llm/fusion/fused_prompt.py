@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -107,13 +107,18 @@ class FusedPrompt:
         return tuple(
             chunk
             for chunk in self.reused.values()
-            if chunk.kind is not HitKind.EXACT and chunk.span.start >= self.exact_tokens
+            if chunk.kind is not HitKind.EXACT and chunk.span.stop > self.exact_tokens
         )
 
     @property
     def candidate_spans(self) -> tuple[ChunkSpan, ...]:
         """Where the candidates lie: a ratio is a share of their tokens."""
-        return tuple(chunk.span for chunk in self.candidates)
+        return tuple(self.left_of(chunk.span) for chunk in self.candidates)
+
+    def left_of(self, span: ChunkSpan) -> ChunkSpan:
+        """Return what of a chunk holds no exact KV: two prompts may part within one."""
+        start = max(span.start, self.exact_tokens)
+        return replace(span, start=start, token_ids=span.token_ids[start - span.start :])
 
     @property
     def candidate_scores(self) -> NDArray[np.float32] | None:
@@ -123,7 +128,11 @@ class FusedPrompt:
         """
         if not self.ahead.scores:
             return None
-        return np.concatenate([self.ahead.scores[span.start] for span in self.candidate_spans])
+        scores = [
+            self.ahead.scores[chunk.span.start][-self.left_of(chunk.span).tokens :]
+            for chunk in self.candidates
+        ]
+        return np.concatenate(scores)
 
     @property
     def loaded(self) -> tuple[Span, ...]:

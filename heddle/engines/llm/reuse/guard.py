@@ -93,9 +93,9 @@ class PromptGuard:
         covered, candidates = exact, 0
         for index, kind in kinds.items():
             span = self.layout.chunks[index]
-            covered += max(0, span.stop - max(span.start, exact))
-            is_candidate = kind is not HitKind.EXACT and span.start >= exact
-            candidates += span.tokens if is_candidate else 0
+            reused = max(0, span.stop - max(span.start, exact))
+            covered += reused
+            candidates += 0 if kind is HitKind.EXACT else reused
         selected = int(ratio_of(self.reuse) * candidates)
         if self.reuse.policy is ReusePolicy.CACHEBLEND:
             yield Sweep(max(1, tokens - exact), tokens, exact, is_fused=True, checks=True)

@@ -148,6 +148,37 @@ def test_the_question_does_not_look_where_a_missing_chunk_will_be(model):
     assert rel_diff(logits, expected) < TOLERANCE
 
 
+@pytest.mark.parametrize("policy", [p for p in ReusePolicy if p is not ReusePolicy.FULL])
+def test_at_ratio_one_a_chunk_of_which_a_part_is_cached_is_computed_to_its_end(model, policy):
+    """A page ends within the second chunk, and so does what an exact prompt has left behind."""
+    serving = served(model)
+    serving.ask(segments(PREFIX, [C, A], prompt(4, 9)), KvReuse())
+    logits = serving.ask(segments(PREFIX, [C, A, B], QUESTION), KvReuse(policy, 1.0))
+    assert rel_diff(logits, full_logits(model, ids_of([C, A, B]))) < TOLERANCE
+    fused = _fused(serving)
+    assert fused.ratio == 1.0
+    assert len(B) < fused.tokens_recomputed < len(A) + len(B)
+
+
+@pytest.mark.parametrize("is_ahead", [False, True], ids=["with its prompt", "ahead"])
+@pytest.mark.parametrize(
+    "policy", [p for p in ReusePolicy if p not in (ReusePolicy.FULL, ReusePolicy.FULL_REUSE)]
+)
+def test_what_is_left_of_a_chunk_may_be_selected(model, policy, is_ahead):
+    serving = served(model)
+    serving.ask(segments(PREFIX, [C, A], prompt(4, 9)), KvReuse())
+    if is_ahead:
+        serving.start_asking(QUESTION)
+        serving.drain()
+    cached = len(ids_of([C, A], question=())) // 16 * 16
+    left = len(ids_of([C, A], question=())) - cached
+    assert 0 < left < len(A)
+    serving.ask(segments(PREFIX, [C, A, B], QUESTION), KvReuse(policy, 0.5))
+    fused = _fused(serving)
+    assert fused.tokens_recomputed == left // 2 + len(B) // 2
+    assert fused.was_ahead == (is_ahead and policy is ReusePolicy.FUSIONRAG)
+
+
 def test_reordered_chunks_are_found_whatever_stood_before_them(model):
     """Stored in the middle of another prompt, they turn forwards and backwards."""
     serving = FusedServing(model)
