@@ -86,8 +86,8 @@ class Attempts(Generic[A]):
         if wait_s > left_s:
             raise RemoteProblem(
                 Trouble.BUSY,
-                f"model {server.abilities.model!r}: {server.name} is too busy: it wants no request "
-                f"for {wait_s:.0f} s, and this one has {left_s:.0f} s left",
+                f"model {server.abilities.model!r}: {server.name} is too busy: it may be asked "
+                f"again in {wait_s:.0f} s, and this request has {left_s:.0f} s left",
                 retry_after_s=wait_s,
             )
         if wait_s > 0:

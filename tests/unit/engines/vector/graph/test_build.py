@@ -78,7 +78,7 @@ def test_a_running_server_brings_no_graph_back_once_lists_are_chosen(
     new = tools.clustered(30, seed=9)
     with CorpusStore.open(directory) as store:
         put(store, "new", new)
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, "heddle"):
         assert (found(tools, engine, new).distances < 1e-5).all()  # the graph is outgrown now
         engine.close()  # which waits for the next one
     assert not graph_path(directory).exists()
