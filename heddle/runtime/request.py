@@ -47,9 +47,9 @@ class TextAhead:
 class Guess:
     """A prompt, or its first part, that was sent for a prefill which still waits for its search.
 
-    It shows the passages that were found by then, `chunk_ids`. `engine`, `epoch` and `lane` say
-    where it was computed. `probability` and `gain_s` are what was predicted; `problem` says why it
-    failed, "" = it hasn't. `prefilled` is the engine's answer, `ahead` the decode that follows,
+    `chunk_ids` are the passages in it: those found when it was sent. `engine`, `epoch` and `lane`
+    say where it was computed. `probability` and `gain_s` are what was predicted; `problem` says why
+    it failed, "" = it hasn't. `prefilled` is the engine's answer, `ahead` the decode that follows,
     where there is one.
     """
 
