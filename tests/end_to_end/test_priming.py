@@ -289,13 +289,18 @@ def test_the_first_neighbour_is_what_precedes_a_chunk_in_its_document(model: Pat
     assert len(follows) == sum(passage.position > 0 for passage in chunks.values()) >= 4
 
 
-def test_it_is_that_also_where_its_text_stands_in_another_document(model: Path, tmp_path: Path):
-    tides = "The tide is low. " * 60
+def two_documents(tmp_path: Path, text: str) -> Path:
+    """Index two documents that share their words about `{tides}`, but not those about `{ships}`."""
     for name in ("a", "b"):
         path = tmp_path / "documents" / name / "notes.md"
         path.parent.mkdir(parents=True)
-        path.write_text(f"# Notes\n\n{tides}\n\n{f'Of {name} and its ships. ' * 45}\n")
-    corpus = index_documents([tmp_path / "documents"], tmp_path / "corpus")
+        ships, tides = f"Of {name} and its ships. " * 45, "The tide is low. " * 60
+        path.write_text(text.format(ships=ships, tides=tides))
+    return index_documents([tmp_path / "documents"], tmp_path / "corpus")
+
+
+def test_it_is_that_also_where_its_text_stands_in_another_document(model: Path, tmp_path: Path):
+    corpus = two_documents(tmp_path, "# Notes\n\n{tides}\n\n{ships}\n")
     with serve(model, corpus) as server:
         server.prime(1)
     store = CorpusStore.open(corpus)
@@ -307,12 +312,7 @@ def test_it_is_that_also_where_its_text_stands_in_another_document(model: Path, 
 
 def test_a_text_that_stands_in_two_documents_is_primed_once(model: Path, tmp_path: Path):
     """It is one chunk, with two places: its KV is not computed in each of them."""
-    tides = "The tide is low. " * 60
-    for name in ("a", "b"):
-        path = tmp_path / "documents" / name / "notes.md"
-        path.parent.mkdir(parents=True)
-        path.write_text(f"# Notes\n\n{f'Of {name} and its ships. ' * 45}\n\n{tides}\n")
-    corpus = index_documents([tmp_path / "documents"], tmp_path / "corpus")
+    corpus = two_documents(tmp_path, "# Notes\n\n{ships}\n\n{tides}\n")
     texts = [p.render() for p, _ in searchable_chunks(CorpusStore.open(corpus))]
     assert len(set(texts)) == len(texts)
     assert sum("The tide is low." in text for text in texts) == 1

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from heddle.core.commands import Admit
-from heddle.core.errors import InputError
+from heddle.core.errors import InputError, Unreachable
 from heddle.core.frames import TERMINAL
 from heddle.core.payloads import IngestPayload, SearchPayload
 from heddle.core.primitives import PrimitiveKind
@@ -118,6 +118,28 @@ class MemorySource:
             self.tombstones.append((self.revision, chunk_id))
 
 
+class DistantSource(MemorySource):
+    """A corpus that can't be reached while it `is_away`."""
+
+    is_away = False
+    newest = 0
+
+    @property
+    def revision(self):
+        return self.look() or self.newest
+
+    @revision.setter
+    def revision(self, value):
+        self.newest = value
+
+    def look(self):
+        if self.is_away:
+            raise Unreachable("the database can't be reached")
+
+    def is_limited(self, scope):
+        return self.look() or super().is_limited(scope)
+
+
 def clustered(count, seed=0, dims=DIMS, clusters=24):
     """Unit vectors around a few centres, with exact duplicates."""
     rng = np.random.default_rng(seed)
@@ -153,7 +175,8 @@ class ScannedBy:
 class Tools:
     """What the tests of this folder share."""
 
-    Source, Clock, ScannedBy, dims = MemorySource, ManualClock, ScannedBy, DIMS
+    Source, DistantSource, Clock = MemorySource, DistantSource, ManualClock
+    ScannedBy, dims = ScannedBy, DIMS
     clustered = staticmethod(clustered)
 
     @staticmethod

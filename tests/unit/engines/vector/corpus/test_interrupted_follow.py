@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from heddle.core.errors import Unreachable
 from heddle.core.frames import Done
 from heddle.core.payloads import SearchPayload
 from heddle.core.search_scope import SearchScope
@@ -26,24 +25,8 @@ PIECE = 10
 def source(tools):
     """A corpus that goes away behind the first piece that is read of `interrupted`."""
 
-    class Database(tools.Source):
-        is_away = interrupted = False
-        newest = 0
-
-        @property
-        def revision(self):
-            return self.look() or self.newest
-
-        @revision.setter
-        def revision(self, value):
-            self.newest = value
-
-        def look(self):
-            if self.is_away:
-                raise Unreachable("the database can't be reached")
-
-        def is_limited(self, scope):
-            return self.look() or super().is_limited(scope)
+    class Database(tools.DistantSource):
+        interrupted = False
 
         def deleted(self, after_revision):
             self.look()

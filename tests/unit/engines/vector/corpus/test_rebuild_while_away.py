@@ -2,7 +2,7 @@
 
 import pytest
 
-from heddle.core.errors import StorageError, Unreachable
+from heddle.core.errors import StorageError
 from heddle.core.frames import Done
 from heddle.engines.vector.corpus.rebuild import Rebuild
 from heddle.engines.vector.corpus.staleness import Staleness
@@ -26,28 +26,10 @@ def clock(tools):
 def source(tools):
     """A corpus that answers nothing while it `is_away`."""
 
-    class Database(tools.Source):
-        is_away = False
-        newest = 0
-
-        @property
-        def revision(self):
-            return self.look() or self.newest
-
-        @revision.setter
-        def revision(self, value):
-            self.newest = value
-
+    class Database(tools.DistantSource):
         @property
         def embedder(self):
             return self.look() or "fake/16"
-
-        def look(self):
-            if self.is_away:
-                raise Unreachable("the database can't be reached")
-
-        def is_limited(self, scope):
-            return self.look() or super().is_limited(scope)
 
     return Database(tools.clustered(100))
 
