@@ -26,6 +26,7 @@ from heddle.core.errors import ConfigError
 from heddle.costs.batch_cost import BatchCost
 from heddle.costs.lane_cost import LaneCost
 from heddle.engines.embedding.admission_policies import Windve
+from heddle.engines.embedding.lane_pool import LanePool
 from heddle.engines.embedding.token_estimate import TokenEstimate
 from heddle.engines.embedding.wanted_lanes import wanted_lanes
 from heddle.hosts.devices import Device, DeviceKind
@@ -207,22 +208,23 @@ def test_a_lane_alone_is_timed_where_its_model_is_another_than_the_priors(fits_p
     assert (pool.manager.lanes[0].cost is timed) != fits_prior
 
 
-@pytest.mark.parametrize("found", [None, {"embedding": 3}])
-def test_algorithm_1_takes_queries_by_depths_that_are_timed_or_read(
-    found: dict[str, int] | None,
-) -> None:
+def pool_by_depths(windve: WindveDepths) -> LanePool:
+    """Return the pool of a lane that takes 0.5 s, and 0.1 s a query."""
     port = Mock(spec=ProcessPort)
     port.name = "embedding"
     cost = LaneCost("embedding", BatchCost.from_queries(0.1, 0.5, QUERY_TOKENS))
     with patch("heddle.app.assembly.embedding_lanes.LaneProbe") as probe:
         probe.return_value.cold_start.return_value = cost
-        pool = embedding_pool(
-            [port],
-            TokenEstimate(256),
-            SystemClock(),
-            tokens_max=1_000_000,
-            windve=WindveDepths(1.0, found),
+        return embedding_pool(
+            [port], TokenEstimate(256), SystemClock(), tokens_max=1_000_000, windve=windve
         )
+
+
+@pytest.mark.parametrize("found", [None, {"embedding": 3}])
+def test_algorithm_1_takes_queries_by_depths_that_are_timed_or_read(
+    found: dict[str, int] | None,
+) -> None:
+    pool = pool_by_depths(WindveDepths(1.0, found))
     assert pool.manager.policy == Windve(found or {"embedding": 5})
 
 
@@ -236,19 +238,8 @@ def test_algorithm_1_takes_queries_by_depths_that_are_timed_or_read(
 def test_depths_that_close_every_lane_are_refused(
     found: dict[str, int] | None, message: str
 ) -> None:
-    port = Mock(spec=ProcessPort)
-    port.name = "embedding"
-    cost = LaneCost("embedding", BatchCost.from_queries(0.1, 0.5, QUERY_TOKENS))
-    with patch("heddle.app.assembly.embedding_lanes.LaneProbe") as probe:
-        probe.return_value.cold_start.return_value = cost
-        with pytest.raises(ConfigError, match=message):
-            embedding_pool(
-                [port],
-                TokenEstimate(256),
-                SystemClock(),
-                tokens_max=1_000_000,
-                windve=WindveDepths(0.5, found),
-            )
+    with pytest.raises(ConfigError, match=message):
+        pool_by_depths(WindveDepths(0.5, found))
 
 
 def test_depths_of_other_lanes_are_refused() -> None:
