@@ -25,6 +25,7 @@
 #include "few_columns.h"
 #endif
 #include "many_quantized.h"
+#include "operations.h"
 
 /* One tile of a row's columns, from number `first` on. */
 static void attend_tile(const struct layer *w, const struct row *row, int64_t kv_head,

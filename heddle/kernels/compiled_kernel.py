@@ -17,6 +17,7 @@ from heddle.core.instruction_sets import (
     multiplies_bfloat16,
 )
 from heddle.kernels.kernel_library import load_library
+from heddle.kernels.operations import TeamRun
 from heddle.kernels.quantized_kernel import QuantizedKernel, Team
 
 SOURCE: Final = Path(__file__).with_name("compiled_kernel.c")
@@ -145,6 +146,7 @@ class RowKernel(NamedTuple):
     gate_tokens: ctypes.c_void_p
     run_on_team: Team
     quantized: QuantizedKernel
+    together: TeamRun
     multiply_few: ctypes.c_void_p | None = None  # in bfloat16 alone
     panel: int = 0  # outputs that lie together where it multiplies
 
@@ -228,13 +230,15 @@ def load_kernel(*, in_bfloat16: bool, flags: Sequence[str] = ()) -> RowKernel | 
         word = library.instructions().decode()
         _instructions["bfloat16" if in_bfloat16 else "float32"] = word
         check_words({KERNEL: word})
-    team = ctypes.CDLL(str(_torch_openmp())).GOMP_parallel
+    openmp = ctypes.CDLL(str(_torch_openmp()))
+    team: Team = openmp.GOMP_parallel
     if not library.can_run():
         return None
-    names = ("attend_rows", "store_tokens", "norm_tokens", "gate_tokens")
-    attend, store, norm, gate = (ctypes.cast(library[name], ctypes.c_void_p) for name in names)
+    names = ("attend_rows", "store_tokens", "norm_tokens", "gate_tokens", "run_operations")
+    attend, store, norm, gate, run = (ctypes.cast(library[name], ctypes.c_void_p) for name in names)
     quantized = QuantizedKernel.of(library, team, in_bfloat16=in_bfloat16)
-    kernel = RowKernel(attend, store, norm, gate, team, quantized)
+    together = TeamRun(run, ctypes.cast(openmp.GOMP_barrier, ctypes.c_void_p), team)
+    kernel = RowKernel(attend, store, norm, gate, team, quantized, together)
     if not in_bfloat16:
         return kernel
     multiply = ctypes.cast(library.multiply_few, ctypes.c_void_p)

@@ -22,7 +22,6 @@
 #define QUADS (GROUP / 4)
 #define CODE_MOST (127 * 128) /* of a row */
 #define QUANTIZED_ROWS 16 /* that are multiplied by whole numbers */
-#define PANELS_OF_TASK 4
 #define GROUPS_AHEAD 16 /* that are fetched before they are wanted */
 
 struct group {
@@ -39,7 +38,7 @@ struct quantized {
     number *out; /* [count, outputs] */
     char *scratch; /* of each thread `scratch_bytes`, a multiple of 64 */
     int64_t scratch_bytes;
-    int64_t count, inputs, outputs;
+    int64_t count, inputs, outputs, threads;
     int64_t next_scratch, next_task;
 };
 
@@ -278,21 +277,33 @@ static void give_quantized_panel(const struct quantized *w, int64_t panel,
         }
 }
 
+/* The next panels for a thread: long runs first, as memory is read fastest, and short ones at the end,
+   which no thread waits long for. Returns how many from `first` on. */
+INLINE int64_t take_panels(struct quantized *w, int64_t *first) {
+    int64_t panels = panels_of(w), count;
+    *first = __atomic_load_n(&w->next_task, __ATOMIC_RELAXED);
+    do {
+        if (*first >= panels) return 0;
+        count = (panels - *first) / (2 * w->threads);
+        count = count > 0 ? count : 1;
+    } while (!__atomic_compare_exchange_n(&w->next_task, first, *first + count, 0, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    return count;
+}
+
 /* Up to QUANTIZED_ROWS rows. Each thread brings them onto their grid by itself: that is less than
    waiting for another one. */
 void multiply_quantized(struct quantized *w) {
     float sums[QUANTIZED_ROWS][SIDE_BY_SIDE] __attribute__((aligned(64)));
-    int64_t tasks = (panels_of(w) + PANELS_OF_TASK - 1) / PANELS_OF_TASK;
-    int64_t task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED);
-    if (task >= tasks) return;
+    int64_t panel, count = take_panels(w, &panel);
+    if (!count) return;
     char *scratch = take_scratch(w);
     int64_t groups = w->count * w->inputs / GROUP;
     float *scales = (float *)(scratch + groups * sizeof(row_group));
     struct grid grid = {(row_group *)scratch, scales, scales + groups};
     quantize_few(w, &grid);
-    for (; task < tasks; task = __atomic_fetch_add(&w->next_task, 1, __ATOMIC_RELAXED))
-        for (int64_t panel = task * PANELS_OF_TASK;
-             panel < (task + 1) * PANELS_OF_TASK && panel < panels_of(w); panel++) {
+    for (; count; count = take_panels(w, &panel))
+        for (int64_t stop = panel + count; panel < stop; panel++) {
             multiply_quantized_panel(w, &grid, panel, sums);
             give_quantized_panel(w, panel, sums);
         }

@@ -20,6 +20,7 @@ class QuantizedProduct(ctypes.Structure):
         ("count", ctypes.c_int64),
         ("inputs", ctypes.c_int64),
         ("outputs", ctypes.c_int64),
+        ("threads", ctypes.c_int64),
         ("next_scratch", ctypes.c_int64),
         ("next_task", ctypes.c_int64),
     )

@@ -126,11 +126,26 @@ class CompiledRows:
 
         Shapes: query [heads, t, head_dim]; out [t, heads, head_dim], contiguous.
         """
-        keys, values = store.keys[layer], store.values[layer]
         own = query if query.stride(2) == 1 else query.contiguous()
-        work = self.work
-        work.query, work.query_head, work.query_row = own.data_ptr(), own.stride(0), own.stride(1)
-        work.keys, work.values, work.pool_head = keys.data_ptr(), values.data_ptr(), keys.stride(0)
-        work.heads, work.kv_heads, work.head_dim = len(own), len(keys), own.shape[2]
-        work.scaling, work.out = scaling, out.data_ptr()
-        self.kernel.run(work, torch.get_num_threads())
+        point_to_layer(self.work, store, layer, own, scaling, out)
+        self.kernel.run(self.work, torch.get_num_threads())
+
+    def give_rows(self, work: LayerWork) -> None:
+        """Have these rows computed by work on a layer. Mutates: work."""
+        work.rows, work.count = self.work.rows, self.work.count
+
+
+def point_to_layer(
+    work: LayerWork, store: PageStore, layer: int, query: Tensor, scaling: float, out: Tensor
+) -> None:
+    """Say where the queries, keys and values of a layer are, and where its results go.
+
+    Shapes: query [heads, t, head_dim], whose last numbers lie side by side; out
+    [t, heads, head_dim], contiguous.
+    Mutates: work, but for its rows.
+    """
+    keys, values = store.keys[layer], store.values[layer]
+    work.query, work.query_head, work.query_row = query.data_ptr(), query.stride(0), query.stride(1)
+    work.keys, work.values, work.pool_head = keys.data_ptr(), values.data_ptr(), keys.stride(0)
+    work.heads, work.kv_heads, work.head_dim = len(query), len(keys), query.shape[2]
+    work.scaling, work.out = scaling, out.data_ptr()

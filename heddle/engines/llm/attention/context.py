@@ -59,6 +59,12 @@ class AttentionContext:
             for row in self.rows
         )
 
+    @property
+    def is_compiled_alone(self) -> bool:
+        """Whether the compiled kernel computes all rows, and nothing watches them."""
+        is_whole = self.compiled is not None and self.decodes is None and not any(self.blocks)
+        return is_whole and not self.meters
+
     def only_measured(self) -> "AttentionContext":
         """Return the context of a layer whose output is not needed: rows are only measured."""
         blocks = ((),) * len(self.rows)

@@ -27,13 +27,26 @@ def store_tokens(
     the pool's number type; factors [1, t, head_dim / 2] complex64; result [heads, t, head_dim].
     Mutates: the layer's pool.
     """
-    keys, values = store.keys[layer], store.values[layer]
-    kv_heads, _, head_dim = keys.shape
+    kv_heads, _, head_dim = store.keys[layer].shape
     tokens = joined.shape[1]
     heads = joined.shape[2] // head_dim - 2 * kv_heads
     joined, factors = joined.contiguous(), factors.contiguous()
     query = joined.new_empty(tokens, heads, head_dim)
-    work = NewTokens(
+    work = new_tokens(store, layer, slots, joined, factors, query)
+    kernel.store(work, 1 if tokens <= TOKENS_ALONE_MAX else torch.get_num_threads())
+    return query.transpose(0, 1)
+
+
+def new_tokens(
+    store: PageStore, layer: int, slots: Tensor, joined: Tensor, factors: Tensor, query: Tensor
+) -> NewTokens:
+    """Return what `store_tokens` computes, of contiguous tensors.
+
+    Shapes: as there; query [t, heads, head_dim].
+    """
+    keys, values = store.keys[layer], store.values[layer]
+    tokens, heads, head_dim = query.shape
+    return NewTokens(
         joined=joined.data_ptr(),
         factors=factors.data_ptr(),
         slots=slots.data_ptr(),
@@ -43,8 +56,6 @@ def store_tokens(
         pool_head=keys.stride(0),
         tokens=tokens,
         heads=heads,
-        kv_heads=kv_heads,
+        kv_heads=len(keys),
         head_dim=head_dim,
     )
-    kernel.store(work, 1 if tokens <= TOKENS_ALONE_MAX else torch.get_num_threads())
-    return query.transpose(0, 1)

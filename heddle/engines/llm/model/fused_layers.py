@@ -8,14 +8,18 @@ from torch import Tensor, nn
 from transformers.activations import SiLUActivation
 
 from heddle.core.instruction_sets import multiplies_bfloat16
+from heddle.engines.llm.attention.compiled_rows import point_to_layer
 from heddle.engines.llm.attention.context import AttentionContext, attend, attend_stored
 from heddle.engines.llm.attention.key_rotation import rotated
-from heddle.engines.llm.attention.token_store import store_tokens
+from heddle.engines.llm.attention.token_store import new_tokens, store_tokens
 from heddle.engines.llm.model.fused_types import fuses_on_cpu
 from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
-from heddle.engines.llm.model.layer_steps import gate_states, norm_states
+from heddle.engines.llm.model.layer_room import LayerRoom, few_rows
+from heddle.engines.llm.model.layer_steps import gate_states, gates_of, norm_states, norms_of
 from heddle.kernels.borrowed_threads import BORROWED
-from heddle.kernels.compiled_kernel import RowKernel
+from heddle.kernels.compiled_kernel import LayerWork, RowKernel
+from heddle.kernels.operations import Operation
+from heddle.kv.page_store import KvShape, PageStore
 
 PAIRED: Final = "+pairs"  # says in a fingerprint that keys are stored as pairs
 
@@ -53,6 +57,13 @@ class FusedNorm(nn.Module):
             hidden_states.add_(added)
         return self.forward(hidden_states)
 
+    def operation(
+        self, kernel: RowKernel, states: Tensor, added: Tensor | None, out: Tensor
+    ) -> Operation:
+        """Return what `sum_normed` computes, for the kernel to compute later."""
+        norms = norms_of(states, added, self.weight, self._least_number, out)
+        return Operation(kernel.norm_tokens, norms)
+
 
 class FusedAttention(nn.Module):
     """Self-attention with one product for queries, keys and values, and one for RoPE.
@@ -70,8 +81,8 @@ class FusedAttention(nn.Module):
         self.layer_idx: int = attention.layer_idx
         self._scaling: float = attention.scaling
         self.head_dim: int = attention.head_dim
-        self._heads = attention.q_proj.out_features // self.head_dim
-        self._rotated_heads = self._heads + attention.k_proj.out_features // self.head_dim
+        self.heads = attention.q_proj.out_features // self.head_dim
+        self._rotated_heads = self.heads + attention.k_proj.out_features // self.head_dim
         rotated = [LinearWeights.of(attention.q_proj), LinearWeights.of(attention.k_proj)]
         self.qkv_proj = joined_linear(
             *(weights.reordered(self._pairs_of) for weights in rotated),
@@ -106,13 +117,27 @@ class FusedAttention(nn.Module):
             out = attend(rows, layer, *self._rotated(joined, factors), self._scaling)
         return self.o_proj.forward(out.reshape(1, joined.shape[1], -1)), None
 
+    def operations(
+        self, kernel: RowKernel, room: LayerRoom, store: PageStore
+    ) -> tuple[Operation, ...]:
+        """Return what `forward` computes, for the kernel to compute later."""
+        layer, work = self.layer_idx, LayerWork()
+        point_to_layer(work, store, layer, room.query.transpose(0, 1), self._scaling, room.heads)
+        tokens = new_tokens(store, layer, room.slots, room.joined, room.factors, room.query)
+        return (
+            few_rows(self.qkv_proj, room.normed, room.joined, room),
+            Operation(kernel.store_tokens, tokens),
+            Operation(kernel.attend_rows, work),
+            few_rows(self.o_proj, room.heads.flatten(1), room.attended, room),
+        )
+
     def _rotated(self, joined: Tensor, factors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, the first two normed and rotated to their places.
 
         Shapes: joined [1, t, all of them]; factors [1, t, head_dim / 2] complex64;
         results [heads or kv_heads, t, head_dim].
         """
-        tokens, heads, rotated_heads = joined.shape[1], self._heads, self._rotated_heads
+        tokens, heads, rotated_heads = joined.shape[1], self.heads, self._rotated_heads
         joined = joined.view(tokens, -1, self.head_dim)
         states = joined[:, :rotated_heads]
         if self.q_norm is not None and self.k_norm is not None:
@@ -139,19 +164,28 @@ class FusedMlp(nn.Module):
             LinearWeights.of(mlp.gate_proj), LinearWeights.of(mlp.up_proj)
         )
         self.down_proj = mlp.down_proj
+        self.inner: int = mlp.gate_proj.out_features
         self.act_fn = mlp.act_fn
-        self._is_silu = isinstance(mlp.act_fn, nn.SiLU | SiLUActivation)
+        self.is_silu = isinstance(mlp.act_fn, nn.SiLU | SiLUActivation)
 
     def forward(self, hidden_states: Tensor, kernel: RowKernel | None = None) -> Tensor:
         """Return the MLP's output. Shapes: [1, t, hidden]."""
         joined = self.gate_up_proj.forward(hidden_states)
-        if kernel is not None and self._is_silu:
+        if kernel is not None and self.is_silu:
             gated = gate_states(kernel, joined)
         else:
             gate, up = joined.chunk(2, dim=-1)
             gated = self.act_fn.forward(gate).mul_(up)
         result: Tensor = self.down_proj.forward(gated)
         return result
+
+    def operations(self, kernel: RowKernel, room: LayerRoom) -> tuple[Operation, ...]:
+        """Return what `forward` computes, for the kernel to compute later."""
+        return (
+            few_rows(self.gate_up_proj, room.normed, room.gates, room),
+            Operation(kernel.gate_tokens, gates_of(room.gates, room.gated)),
+            few_rows(self.down_proj, room.gated, room.states, room),
+        )
 
 
 class FusedLayer(nn.Module):
@@ -187,6 +221,51 @@ class FusedLayer(nn.Module):
         attended, _ = self.self_attn.forward(normed, position_embeddings, rows)
         normed = self.post_attention_layernorm.sum_normed(kernel, attended, hidden_states)
         return self.mlp.forward(normed, kernel).add_(attended)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled kernel has all steps between its products."""
+        return self.self_attn.q_norm is None and self.mlp.is_silu
+
+    def room(self, tokens: int, shape: KvShape, scratch_bytes: int) -> LayerRoom:
+        """Return room for what this layer computes of so many tokens, or one like it."""
+        hidden, dtype = len(self.input_layernorm.weight), shape.dtype
+        heads, inner = self.self_attn.heads, self.mlp.inner
+        joined = heads + 2 * shape.kv_heads
+
+        def numbers(*size: int) -> Tensor:
+            return torch.empty(tokens, *size, dtype=dtype)
+
+        return LayerRoom(
+            slots=torch.empty(tokens, dtype=torch.int64),
+            factors=torch.empty(tokens, shape.head_dim // 2, dtype=torch.complex64),
+            states=numbers(hidden),
+            normed=numbers(hidden),
+            joined=numbers(joined * shape.head_dim),
+            query=numbers(heads, shape.head_dim),
+            heads=numbers(heads, shape.head_dim),
+            attended=numbers(hidden),
+            gates=numbers(2 * inner),
+            gated=numbers(inner),
+            scratch=torch.empty(scratch_bytes, dtype=torch.uint8),
+        )
+
+    def operations(
+        self, kernel: RowKernel, room: LayerRoom, store: PageStore, *, is_first: bool
+    ) -> tuple[Operation, ...]:
+        """Return what `forward` computes, for the kernel to compute later.
+
+        The layer before leaves what it gave in two parts, which this one adds.
+        """
+        before = None if is_first else room.attended
+        return (
+            self.input_layernorm.operation(kernel, room.states, before, room.normed),
+            *self.self_attn.operations(kernel, room, store),
+            self.post_attention_layernorm.operation(
+                kernel, room.attended, room.states, room.normed
+            ),
+            *self.mlp.operations(kernel, room),
+        )
 
 
 def can_fuse(model: Any) -> bool:  # noqa: ANN401 - transformers' class

@@ -20,21 +20,27 @@ def norm_states(
     Mutates: states.
     """
     assert states.is_contiguous(), "states are added to where they lie"
-    size = len(weight)
     out = torch.empty_like(states)
     more = None if added is None else added.contiguous()
-    tokens = states.numel() // size
-    norms = Norms(
+    norms = norms_of(states, more, weight, least, out)
+    kernel.norm(norms, _threads(norms.tokens))
+    return out
+
+
+def norms_of(
+    states: Tensor, added: Tensor | None, weight: Tensor, least: float, out: Tensor
+) -> Norms:
+    """Return what `norm_states` computes, of contiguous tensors."""
+    size = len(weight)
+    return Norms(
         states=states.data_ptr(),
-        added=None if more is None else more.data_ptr(),
+        added=None if added is None else added.data_ptr(),
         weight=weight.data_ptr(),
         out=out.data_ptr(),
-        tokens=tokens,
+        tokens=states.numel() // size,
         size=size,
         least=least,
     )
-    kernel.norm(norms, _threads(tokens))
-    return out
 
 
 def gate_states(kernel: RowKernel, joined: Tensor) -> Tensor:
@@ -43,12 +49,18 @@ def gate_states(kernel: RowKernel, joined: Tensor) -> Tensor:
     Shapes: joined [..., 2 size]; result [..., size].
     """
     joined = joined.contiguous()
-    size = joined.shape[-1] // 2
-    out = joined.new_empty(*joined.shape[:-1], size)
-    tokens = out.numel() // size
-    gates = Gates(joined=joined.data_ptr(), out=out.data_ptr(), tokens=tokens, size=size)
-    kernel.gate(gates, _threads(tokens))
+    out = joined.new_empty(*joined.shape[:-1], joined.shape[-1] // 2)
+    gates = gates_of(joined, out)
+    kernel.gate(gates, _threads(gates.tokens))
     return out
+
+
+def gates_of(joined: Tensor, out: Tensor) -> Gates:
+    """Return what `gate_states` computes, of contiguous tensors."""
+    size = out.shape[-1]
+    return Gates(
+        joined=joined.data_ptr(), out=out.data_ptr(), tokens=out.numel() // size, size=size
+    )
 
 
 def _threads(tokens: int) -> int:

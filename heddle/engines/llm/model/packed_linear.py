@@ -15,6 +15,7 @@ from heddle.kernels.compiled_kernel import (
     RowKernel,
     find_row_kernel,
 )
+from heddle.kernels.operations import Operation
 
 PACKED_ROWS_MAX: Final = 96  # beyond it the plain product is as fast
 # Of all layouts that oneDNN makes, the best one for 2 to 32 rows, and as good as any for 64.
@@ -97,9 +98,31 @@ class BlockedLinear(nn.Module):
         )
         return result
 
+    @property
+    def few_rows_max(self) -> int:
+        """Most rows of `few_rows`; 0: the compiled kernel can't read these weights."""
+        return 0 if self._kernel is None else FEW_ROWS_MAX
+
+    def scratch_bytes(self, threads: int) -> int:
+        """What a product takes beside its inputs and outputs [bytes]."""
+        return 0
+
+    def few_rows(self, rows: Tensor, out: Tensor, scratch: Tensor) -> Operation:
+        """Return the product of few rows, for the kernel to compute later.
+
+        Shapes: rows [n, in], out [n, out], contiguous.
+        """
+        assert self._kernel is not None, "oneDNN multiplies here"
+        assert self._kernel.multiply_few is not None, "only the kernel for bfloat16 multiplies"
+        return Operation(self._kernel.multiply_few, self._product(rows, out, len(rows)))
+
     def _multiplied(self, kernel: RowKernel, rows: Tensor, count: int) -> Tensor:
         out = rows.new_empty(*rows.shape[:-1], self._outputs)
-        product = Product(
+        kernel.multiply(self._product(rows, out, count), torch.get_num_threads())
+        return out
+
+    def _product(self, rows: Tensor, out: Tensor, count: int) -> Product:
+        return Product(
             rows=rows.data_ptr(),
             weights=self._address,
             bias=None if self.bias is None else self.bias.data_ptr(),
@@ -108,8 +131,6 @@ class BlockedLinear(nn.Module):
             inputs=self._inputs,
             outputs=self._outputs,
         )
-        kernel.multiply(product, torch.get_num_threads())
-        return out
 
     def _is_in_panels(self, weight: Tensor, outputs: int) -> bool:
         """Whether the weights lie as the kernel reads them: oneDNN is free to change its layouts.

@@ -23,6 +23,7 @@ from heddle.engines.llm.attention.ragged_planner import RaggedPlanner
 from heddle.engines.llm.attention.torch_decodes import decode_rows
 from heddle.engines.llm.attention.torch_prompts import QueryBlock, query_blocks
 from heddle.engines.llm.attention.triton_rows import RaggedPlan
+from heddle.engines.llm.model.few_token_steps import FewTokenSteps
 from heddle.engines.llm.model.fused_layers import FusedAttention
 from heddle.engines.llm.model.recorded_decodes import Outputs, RecordedDecodes, sample_decodes
 from heddle.engines.llm.model.sampler import draw_tokens, probabilities_of
@@ -102,6 +103,7 @@ class TransformersWorker:
         self._steps = FoundKernel(None) if self._has_kernel else self._find_compiled()
         self._compiled = self._steps if attention == COMPILED else FoundKernel(None)
         self._recorded: RecordedDecodes | None = None
+        self._few_tokens = FewTokenSteps.of(self._core, self._compiled.kernel, self.store)
         self._transfers = Transfers(self._device)
 
     @torch.inference_mode()
@@ -279,6 +281,11 @@ class TransformersWorker:
         """Compute a step whose inputs are on the device. Shapes: tokens [t], positions [1, t]."""
         hidden: Tensor = self._core.embed_tokens(tokens[None])
         cos_sin = self._rotation.embeddings(hidden, positions)
+        few = self._few_tokens
+        is_few = few is not None and len(tokens) <= few.tokens_max and not checked_tokens
+        if few is not None and is_few and context.is_compiled_alone:
+            states = few.run(hidden[0], cos_sin[0][0], context)
+            return states, torch.empty(0)
         check_layer = min(CHECK_LAYER, len(self._core.layers) - 1)
         deep = len(tokens) - checked_tokens
         deviation = torch.empty(0, device=self._device)

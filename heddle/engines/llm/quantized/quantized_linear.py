@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from heddle.engines.llm.quantized.panels import SIDE_BY_SIDE, Panels
+from heddle.kernels.operations import Operation
 from heddle.kernels.quantized_kernel import (
     QuantizedKernel,
     QuantizedProduct,
@@ -53,21 +54,43 @@ class QuantizedLinear(nn.Module):
             self._multiply(rows, out, count, is_many=is_many)
         return out
 
+    @property
+    def few_rows_max(self) -> int:
+        """Most rows of `few_rows`."""
+        return WHOLE_ROWS_MAX
+
+    def scratch_bytes(self, threads: int) -> int:
+        """What a product takes beside its inputs and outputs [bytes]."""
+        return threads * SCRATCH_OF_INPUT * self._inputs
+
+    def few_rows(self, rows: Tensor, out: Tensor, scratch: Tensor) -> Operation:
+        """Return the product of few rows, for the kernel to compute later.
+
+        Shapes: rows [n, in], out [n, out], contiguous; scratch [`scratch_bytes`] uint8.
+        """
+        return Operation(
+            self._kernel.multiply_quantized, self._product(rows, out, len(rows), scratch)
+        )
+
     def _multiply(self, rows: Tensor, out: Tensor, count: int, *, is_many: bool) -> None:
-        threads, scratch_bytes = torch.get_num_threads(), SCRATCH_OF_INPUT * self._inputs
-        scratch = torch.empty(threads * scratch_bytes, dtype=torch.uint8)
-        product = QuantizedProduct(
+        threads = torch.get_num_threads()
+        scratch = torch.empty(self.scratch_bytes(threads), dtype=torch.uint8)
+        product = self._product(rows, out, count, scratch)
+        self._kernel.multiply(product, threads, is_many=is_many)
+
+    def _product(self, rows: Tensor, out: Tensor, count: int, scratch: Tensor) -> QuantizedProduct:
+        return QuantizedProduct(
             rows=rows.data_ptr(),
             weights=self.panels.data.data_ptr(),
             bias=None if self.bias is None else self.bias.data_ptr(),
             out=out.data_ptr(),
             scratch=scratch.data_ptr(),
-            scratch_bytes=scratch_bytes,
+            scratch_bytes=self.scratch_bytes(threads=1),
             count=count,
             inputs=self._inputs,
             outputs=self._outputs,
+            threads=torch.get_num_threads(),
         )
-        self._kernel.multiply(product, threads, is_many=is_many)
 
     def _multiply_by_torch(self, rows: Tensor, out: Tensor) -> None:
         """Compute in float32. Shapes: rows [n, in]; out [n, out]. Mutates: out."""
