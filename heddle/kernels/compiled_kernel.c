@@ -180,23 +180,25 @@ void store_tokens(struct tokens *w) {
     }
 }
 
-/* What `layer_steps.py` passes: states of which some were computed anew. */
+/* What `layer_steps.py` passes: states of which some were computed anew. In each token `parts` vectors
+   lie side by side, and a token begins `token_stride` numbers behind the one before. */
 struct norms {
-    number *states; /* [tokens, size] */
-    const number *added; /* [tokens, size]; NULL: nothing is */
+    number *states; /* [vectors / parts, parts, size] */
+    const number *added; /* the same; NULL: nothing is */
     const float *weight; /* [size], times the root of size */
-    number *out; /* [tokens, size] */
-    int64_t tokens, size;
+    number *out; /* as states, which it may be */
+    int64_t vectors, parts, token_stride, size;
     float least; /* the root of size times epsilon */
     int64_t next_task;
 };
 
 /* x / sqrt(mean(x^2) + eps) is sqrt(size) x / sqrt(|x|^2 + size eps) */
-static void norm_token(const struct norms *w, int64_t token) {
-    number *states = w->states + token * w->size, *out = w->out + token * w->size;
+static void norm_vector(const struct norms *w, int64_t vector) {
+    int64_t start = vector / w->parts * w->token_stride + vector % w->parts * w->size;
+    number *states = w->states + start, *out = w->out + start;
     int64_t whole = w->size / LANES * LANES;
     if (w->added) {
-        const number *added = w->added + token * w->size;
+        const number *added = w->added + start;
         for (int64_t i = 0; i < whole; i += LANES) save(states + i, load(states + i) + load(added + i));
         for (int64_t i = whole; i < w->size; i++)
             states[i] = rounded(widened(states[i]) + widened(added[i]));
@@ -218,10 +220,10 @@ static void norm_token(const struct norms *w, int64_t token) {
 /* Adds to states what a layer gave, and norms them. */
 void norm_tokens(struct norms *w) {
     for (;;) {
-        int64_t first = next_token(&w->next_task, w->tokens);
-        if (first == w->tokens) return;
-        for (int64_t token = first; token < last_token(first, w->tokens); token++)
-            norm_token(w, token);
+        int64_t first = next_token(&w->next_task, w->vectors);
+        if (first == w->vectors) return;
+        for (int64_t vector = first; vector < last_token(first, w->vectors); vector++)
+            norm_vector(w, vector);
     }
 }
 

@@ -8,7 +8,7 @@ from heddle.kernels.quantized_kernel import Team
 
 
 class Operation(NamedTuple):
-    """A function of the kernel and what it works on, whose last fields are its counters."""
+    """A function of the kernel and its argument, whose last fields are counters."""
 
     function: ctypes.c_void_p
     work: ctypes.Structure

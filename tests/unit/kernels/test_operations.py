@@ -23,8 +23,8 @@ def test_each_sees_what_the_one_before_wrote(threads):
         kernel.together,
         [
             Operation(kernel.gate_tokens, gates_of(joined, gated)),
-            Operation(kernel.norm_tokens, norms_of(gated, None, weight, 0.1, normed)),
-            Operation(kernel.norm_tokens, norms_of(normed, gated, weight, 0.1, gated)),
+            Operation(kernel.norm_tokens, norms_of(gated[:, None], None, weight, 0.1, normed)),
+            Operation(kernel.norm_tokens, norms_of(normed[:, None], gated, weight, 0.1, gated)),
         ],
     )
     for _ in range(20):

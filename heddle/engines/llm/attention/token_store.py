@@ -40,7 +40,7 @@ def store_tokens(
 def new_tokens(
     store: PageStore, layer: int, slots: Tensor, joined: Tensor, factors: Tensor, query: Tensor
 ) -> NewTokens:
-    """Return what `store_tokens` computes, of contiguous tensors.
+    """Return the work of `store_tokens`, of contiguous tensors.
 
     Shapes: as there; query [t, heads, head_dim].
     """

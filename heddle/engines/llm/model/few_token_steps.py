@@ -19,9 +19,9 @@ PLANS_MAX: Final = 32  # kept; each takes about 0.1 MB, and 3 ms to make
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StepPlan:
-    """The operations of each layer, for one number of tokens and at most so many threads.
+    """The operations of each layer, for one number of tokens and at most `threads`.
 
-    Mutates: `attention` is told each step's rows.
+    Mutates: `attention`, of each layer, points to the rows of the step that runs.
     """
 
     room: LayerRoom

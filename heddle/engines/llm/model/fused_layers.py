@@ -15,7 +15,13 @@ from heddle.engines.llm.attention.token_store import new_tokens, store_tokens
 from heddle.engines.llm.model.fused_types import fuses_on_cpu
 from heddle.engines.llm.model.joined_linear import LinearWeights, joined_linear
 from heddle.engines.llm.model.layer_room import LayerRoom, few_rows
-from heddle.engines.llm.model.layer_steps import gate_states, gates_of, norm_states, norms_of
+from heddle.engines.llm.model.layer_steps import (
+    gate_states,
+    gates_of,
+    norm_heads,
+    norm_states,
+    norms_of,
+)
 from heddle.kernels.borrowed_threads import BORROWED
 from heddle.kernels.compiled_kernel import LayerWork, RowKernel
 from heddle.kernels.operations import Operation
@@ -57,10 +63,17 @@ class FusedNorm(nn.Module):
             hidden_states.add_(added)
         return self.forward(hidden_states)
 
+    def norm_heads(self, kernel: RowKernel, heads: Tensor) -> None:
+        """Norm each head where it lies. Shapes: [t, heads, size]. Mutates: heads."""
+        norm_heads(kernel, heads, self.weight, self._least_number)
+
     def operation(
         self, kernel: RowKernel, states: Tensor, added: Tensor | None, out: Tensor
     ) -> Operation:
-        """Return what `sum_normed` computes, for the kernel to compute later."""
+        """Return what adds to states and norms them, for the kernel to run later.
+
+        Shapes: [t, parts, size], the parts of a token side by side.
+        """
         norms = norms_of(states, added, self.weight, self._least_number, out)
         return Operation(kernel.norm_tokens, norms)
 
@@ -110,7 +123,9 @@ class FusedAttention(nn.Module):
         """
         joined = self.qkv_proj.forward(hidden_states)
         factors, layer = position_embeddings[0], self.layer_idx
-        if rows.kernel is not None and self.q_norm is None:
+        if rows.kernel is not None:
+            for norm, heads in self._head_norms(joined[0]):
+                norm.norm_heads(rows.kernel, heads)
             query = store_tokens(rows.kernel, rows.store, layer, rows.slots, joined, factors)
             out = attend_stored(rows, layer, query, self._scaling)
         else:
@@ -120,12 +135,16 @@ class FusedAttention(nn.Module):
     def operations(
         self, kernel: RowKernel, room: LayerRoom, store: PageStore
     ) -> tuple[Operation, ...]:
-        """Return what `forward` computes, for the kernel to compute later."""
+        """Return the operations of `forward`, for the kernel to run later."""
         layer, work = self.layer_idx, LayerWork()
         point_to_layer(work, store, layer, room.query.transpose(0, 1), self._scaling, room.heads)
         tokens = new_tokens(store, layer, room.slots, room.joined, room.factors, room.query)
         return (
             few_rows(self.qkv_proj, room.normed, room.joined, room),
+            *(
+                norm.operation(kernel, heads, None, heads)
+                for norm, heads in self._head_norms(room.joined)
+            ),
             Operation(kernel.store_tokens, tokens),
             Operation(kernel.attend_rows, work),
             few_rows(self.o_proj, room.heads.flatten(1), room.attended, room),
@@ -144,6 +163,14 @@ class FusedAttention(nn.Module):
             states = torch.cat((self.q_norm(states[:, :heads]), self.k_norm(states[:, heads:])), 1)
         states = rotated(states, factors[0, :, None]).to(joined.dtype).transpose(0, 1)
         return states[:heads], states[heads:], joined[:, rotated_heads:].transpose(0, 1)
+
+    def _head_norms(self, joined: Tensor) -> tuple[tuple[FusedNorm, Tensor], ...]:
+        """Return what norms queries and keys, and where they lie. Shapes: joined [t, all]."""
+        if self.q_norm is None or self.k_norm is None:
+            return ()
+        heads = joined.view(len(joined), -1, self.head_dim)
+        queries, keys = heads[:, : self.heads], heads[:, self.heads : self._rotated_heads]
+        return (self.q_norm, queries), (self.k_norm, keys)
 
     def _pairs_of(self, rows: Tensor) -> Tensor:
         """Put the halves of each head side by side. Shapes: [heads * head_dim, ...]."""
@@ -180,7 +207,7 @@ class FusedMlp(nn.Module):
         return result
 
     def operations(self, kernel: RowKernel, room: LayerRoom) -> tuple[Operation, ...]:
-        """Return what `forward` computes, for the kernel to compute later."""
+        """Return the operations of `forward`, for the kernel to run later."""
         return (
             few_rows(self.gate_up_proj, room.normed, room.gates, room),
             Operation(kernel.gate_tokens, gates_of(room.gates, room.gated)),
@@ -225,10 +252,10 @@ class FusedLayer(nn.Module):
     @property
     def is_compiled(self) -> bool:
         """Whether the compiled kernel has all steps between its products."""
-        return self.self_attn.q_norm is None and self.mlp.is_silu
+        return self.mlp.is_silu
 
     def room(self, tokens: int, shape: KvShape, scratch_bytes: int) -> LayerRoom:
-        """Return room for what this layer computes of so many tokens, or one like it."""
+        """Return room for this layer, or another one of the same sizes."""
         hidden, dtype = len(self.input_layernorm.weight), shape.dtype
         heads, inner = self.self_attn.heads, self.mlp.inner
         joined = heads + 2 * shape.kv_heads
@@ -253,16 +280,16 @@ class FusedLayer(nn.Module):
     def operations(
         self, kernel: RowKernel, room: LayerRoom, store: PageStore, *, is_first: bool
     ) -> tuple[Operation, ...]:
-        """Return what `forward` computes, for the kernel to compute later.
+        """Return the operations of `forward`, for the kernel to run later.
 
-        The layer before leaves what it gave in two parts, which this one adds.
+        The output of the layer before comes in two parts, which this one adds.
         """
         before = None if is_first else room.attended
         return (
-            self.input_layernorm.operation(kernel, room.states, before, room.normed),
+            self.input_layernorm.operation(kernel, room.states[:, None], before, room.normed),
             *self.self_attn.operations(kernel, room, store),
             self.post_attention_layernorm.operation(
-                kernel, room.attended, room.states, room.normed
+                kernel, room.attended[:, None], room.states, room.normed
             ),
             *self.mlp.operations(kernel, room),
         )

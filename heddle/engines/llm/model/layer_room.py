@@ -28,7 +28,7 @@ class FewRowsLinear(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerRoom:
-    """The inputs of a layer, and what it computes in between.
+    """The inputs, intermediate numbers and outputs of a layer.
 
     A layer's output is the sum of `states` and `attended`, which the next one adds up.
 

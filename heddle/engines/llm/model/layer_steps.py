@@ -22,22 +22,37 @@ def norm_states(
     assert states.is_contiguous(), "states are added to where they lie"
     out = torch.empty_like(states)
     more = None if added is None else added.contiguous()
-    norms = norms_of(states, more, weight, least, out)
-    kernel.norm(norms, _threads(norms.tokens))
+    norms = norms_of(states.view(-1, 1, len(weight)), more, weight, least, out)
+    kernel.norm(norms, _threads(norms.vectors))
     return out
+
+
+def norm_heads(kernel: RowKernel, heads: Tensor, weight: Tensor, least: float) -> None:
+    """Norm each head where it lies.
+
+    Shapes: heads [t, heads, size], each token's side by side; weight and `least`: see
+    `norm_states`.
+    Mutates: heads.
+    """
+    kernel.norm(norms_of(heads, None, weight, least, heads), _threads(len(heads)))
 
 
 def norms_of(
     states: Tensor, added: Tensor | None, weight: Tensor, least: float, out: Tensor
 ) -> Norms:
-    """Return what `norm_states` computes, of contiguous tensors."""
-    size = len(weight)
+    """Return the kernel's work of adding to states and norming them.
+
+    Shapes: states [t, parts, size], the parts of a token side by side; added and out lie like them.
+    """
+    tokens, parts, size = states.shape
     return Norms(
         states=states.data_ptr(),
         added=None if added is None else added.data_ptr(),
         weight=weight.data_ptr(),
         out=out.data_ptr(),
-        tokens=states.numel() // size,
+        vectors=tokens * parts,
+        parts=parts,
+        token_stride=states.stride(0),
         size=size,
         least=least,
     )
@@ -56,7 +71,7 @@ def gate_states(kernel: RowKernel, joined: Tensor) -> Tensor:
 
 
 def gates_of(joined: Tensor, out: Tensor) -> Gates:
-    """Return what `gate_states` computes, of contiguous tensors."""
+    """Return the work of `gate_states`, of contiguous tensors."""
     size = out.shape[-1]
     return Gates(
         joined=joined.data_ptr(), out=out.data_ptr(), tokens=out.numel() // size, size=size

@@ -6,7 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heddle.engines.llm.model.layer_steps import TOKENS_ALONE_MAX, gate_states, norm_states
+from heddle.engines.llm.model.layer_steps import (
+    TOKENS_ALONE_MAX,
+    gate_states,
+    norm_heads,
+    norm_states,
+)
 from heddle.kernels.compiled_kernel import find_row_kernel
 
 TOLERANCES = {
@@ -40,6 +45,19 @@ def test_states_are_added_to_and_normed(kernel, tokens, size, adds):
     got = norm_states(found, states, more if adds else None, weight * root, least)
     torch.testing.assert_close(got, expected, **TOLERANCES[dtype])
     assert torch.equal(states, summed)
+
+
+@pytest.mark.parametrize("tokens", [1, 17, TOKENS_ALONE_MAX + 33])
+@pytest.mark.parametrize("size", [7, 16, 90, 128])
+def test_heads_are_normed_where_they_lie(kernel, tokens, size):
+    dtype, found = kernel
+    torch.manual_seed(0)
+    every = torch.randn(tokens, 5, size).to(dtype)
+    weight, root = torch.rand(size) + 0.5, math.sqrt(size)
+    expected = every.clone()
+    expected[:, 1:4] = F.rms_norm(every[:, 1:4].float(), (size,), weight, EPSILON).to(dtype)
+    norm_heads(found, every[:, 1:4], weight * root, math.sqrt(EPSILON) * root)
+    torch.testing.assert_close(every, expected, **TOLERANCES[dtype])
 
 
 @pytest.mark.parametrize("tokens", [1, 17, TOKENS_ALONE_MAX + 33])
