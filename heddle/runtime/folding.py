@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,7 +32,7 @@ from heddle.core.results import (
 )
 from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
 from heddle.runtime.rank_fusion import fused
-from heddle.runtime.receipt import ReceiptDraft, Span
+from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.written_list import as_lines
 
 
@@ -94,26 +95,32 @@ def text_value(written: Generated, is_list: bool, node: str, receipt: ReceiptDra
     return lines or ("",)
 
 
-def with_tokens(span: Span, results: Iterable[Result]) -> Span:
-    """Return a primitive's span with the tokens that its results report."""
+class Reported(NamedTuple):
+    """What results report of tokens: fields of a `Span`, in its order."""
+
+    tokens_read: int = 0
+    tokens_reused: int = 0
+    tokens_written: int = 0
+    finish_reason: FinishReason | None = None
+    remote: str = ""
+
+
+def reported(results: Iterable[Result]) -> Reported:
+    """Return the tokens that a primitive's results report."""
+    found = Reported()
     for result in results:
         match result:
             case Prefilled(tokens=read, tokens_reused=reused):
-                span = replace(span, tokens_read=read, tokens_reused=reused)
+                found = Reported(read, reused)
             case Generated(remote=RemoteRun() as run):
-                span = replace(
-                    span,
-                    tokens_read=run.prompt_tokens,
-                    tokens_reused=run.prompt_tokens_reused,
-                    tokens_written=run.tokens,
-                    finish_reason=result.finish_reason,
-                    remote=f"{run.model} at {run.server}",
-                )
+                model = f"{run.model} at {run.server}"
+                read, reused = run.prompt_tokens, run.prompt_tokens_reused
+                found = Reported(read, reused, run.tokens, result.finish_reason, model)
             case Generated(token_ids=written, finish_reason=reason):
-                span = replace(span, tokens_written=len(written), finish_reason=reason)
+                found = Reported(0, 0, len(written), reason)
             case Vectors() | Reranked() | Extracted():
-                span = replace(span, tokens_read=span.tokens_read + result.tokens)
-    return span
+                found = Reported(found.tokens_read + result.tokens)
+    return found
 
 
 def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:

@@ -14,6 +14,7 @@ from heddle.runtime.payload_builder import Built
 from heddle.runtime.request import PrimitiveRun, Request
 from heddle.runtime.values import prompt_parts
 
+PROMPTED: Final = (PrefillConfig, AskConfig)
 LONG_CHARS: Final = 8192  # about 5 ms; handing it over and back takes a fiftieth of that
 
 
@@ -73,7 +74,7 @@ class LongPrompts:
         self, primitive: Primitive, store: ObjectStore, counts: Callable[[PromptPart], bool]
     ) -> bool:
         config = primitive.config
-        if self.threads is None or not isinstance(config, PrefillConfig | AskConfig):
+        if self.threads is None or not isinstance(config, PROMPTED):
             return False
         parts = prompt_parts(config.parts, store, primitive.node)
         return sum(_chars(part) for part in parts if counts(part)) > LONG_CHARS

@@ -12,7 +12,7 @@ from heddle.lowering.scope import Scope
 from heddle.passes.ask_ahead import AskAhead
 from heddle.runtime.dispatcher import Dispatcher
 from heddle.runtime.events import Retrieved
-from heddle.runtime.folding import with_tokens
+from heddle.runtime.folding import reported
 from heddle.runtime.receipt import Span
 from heddle.runtime.region_plan import RegionPlan, RegionPlanner
 from heddle.runtime.request import PrimitiveRun, Request
@@ -175,7 +175,7 @@ def _rank(request: Request, run: PrimitiveRun, node: NodeId) -> None:
 def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:
     primitive, start_s = run.primitive, request.arrival_s
     payload = run.payload if run.plan.is_splittable else None
-    span = Span(
+    return Span(
         primitive.name,
         primitive.node,
         primitive.kind,
@@ -184,5 +184,5 @@ def _span(request: Request, run: PrimitiveRun, now_s: float) -> Span:
         run.sent_s - start_s,
         now_s - start_s,
         1 if payload is None else payload.rows,
+        *reported(run.parts.values()),
     )
-    return with_tokens(span, run.parts.values())

@@ -26,8 +26,8 @@ from heddle.core.results import (
     Vectors,
 )
 from heddle.graph.primitive import DecodeConfig, EmbedConfig, Primitive, Read, SearchConfig
-from heddle.runtime.folding import fold, with_tokens
-from heddle.runtime.receipt import ReceiptDraft, Span
+from heddle.runtime.folding import fold, reported
+from heddle.runtime.receipt import ReceiptDraft
 from tests.helpers.degraded import kinds
 from tests.helpers.fake_ports import FakePassages
 
@@ -229,9 +229,6 @@ def test_a_result_that_is_no_value_is_a_bug():
         fold(plain, {0: prefilled}, None, ReceiptDraft())
 
 
-SPAN = Span("answer.decoding@0", "answer", PrimitiveKind.DECODING, "llm", 0.0, 0.0, 1.0)
-
-
 @pytest.mark.parametrize(
     ("results", "tokens", "ended"),
     [
@@ -257,6 +254,4 @@ SPAN = Span("answer.decoding@0", "answer", PrimitiveKind.DECODING, "llm", 0.0, 0
 def test_a_span_has_the_tokens_that_its_results_report(
     results: tuple, tokens: tuple[int, int, int], ended: tuple[FinishReason | None, str]
 ) -> None:
-    span = with_tokens(SPAN, results)
-    assert (span.tokens_read, span.tokens_reused, span.tokens_written) == tokens
-    assert (span.finish_reason, span.remote) == ended
+    assert reported(results) == (*tokens, *ended)
