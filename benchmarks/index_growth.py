@@ -6,7 +6,7 @@ Over N synthetic vectors of 384 dimensions in the default kind (codes, float16 r
   beside its searches, once. What reading the vectors from SQLite takes is not in it.
 - `follow_ms`: a step in which a lane that serves brings in some of 2 % new vectors, by CPU time.
 - `save_s`: writing the whole index anew, as a background thread does after 2 %.
-- memory: what the process takes for the open index and what of it lies in a mapped file, the edges
+- memory: what the process takes for the open index and the files of it that are mapped, the edges
   of a graph of degree 32 (those of 10,000 vectors, scaled), and a search in flight, by lists and by
   graph. The headline is all of it for N vectors [GB], and a search [KiB].
 """
@@ -198,7 +198,7 @@ def _memory(settings: Settings, saved: Path) -> dict[str, Any]:
     live = open_index(saved, GrowingSource(settings))
     private = _private_bytes() - before
     assert live.kind is IndexKind.PQ, "the default kind for so many vectors"
-    mapped = sum(path.stat().st_size for path in (saved / FOLDER).glob("refine-*"))
+    mapped = _mapped_bytes(saved / FOLDER)
     sample = next(GrowingSource(settings).vectors(batch_rows=GRAPH_ROWS)).vectors
     graph = build_graph(sample, np.arange(GRAPH_ROWS))
     edges = graph.neighbours.nbytes + graph.labels.nbytes + graph.entries.nbytes
@@ -223,6 +223,13 @@ def _slot_bytes(live: LiveIndex) -> int:
     empty.add(one, one, one, queries, np.arange(live.nlist)[None, :], one)
     columns = [column for column in vars(empty).values() if isinstance(column, np.ndarray)]
     return sum(column[0].nbytes for column in columns)
+
+
+def _mapped_bytes(folder: Path) -> int:
+    """Return the size of a folder's files in this process, where they are mapped and not read."""
+    places = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    own = (place[0].split("-") for place in places if place[-1].startswith(f"{folder.resolve()}/"))
+    return sum(int(stop, 16) - int(first, 16) for first, stop in own)
 
 
 def _private_bytes() -> int:
