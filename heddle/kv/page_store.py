@@ -1,5 +1,6 @@
 """The tensors behind the pages: keys (after RoPE) and values of every slot and layer."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
@@ -8,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from heddle.core.files.file_memory import huge_memory
 from heddle.kv.rows import SlotRun, runs_of
 
 
@@ -73,8 +75,8 @@ class PageStore:
         self.slots = slots
         self.device = device
         # Zeros, not whatever lies there: what nobody has written yet must not read as NaN.
-        self._keys = torch.zeros(size, dtype=shape.dtype, device=device)
-        self._values = torch.zeros(size, dtype=shape.dtype, device=device)
+        self._keys = _zeros(size, shape.dtype, device)
+        self._values = _zeros(size, shape.dtype, device)
         self.keys = self._keys.unbind()
         self.values = self._values.unbind()
 
@@ -129,3 +131,15 @@ class PageStore:
 def _join(pool: torch.Tensor, runs: tuple[SlotRun, ...]) -> torch.Tensor:
     views = [pool.narrow(1, run.start, run.length) for run in runs]
     return views[0] if len(views) == 1 else torch.cat(views, dim=1)
+
+
+def _zeros(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return zeros; on the host in huge pages where it has them.
+
+    A row's pages lie anywhere, and in small ones each read begins with an address's look-up. All of
+    it is written once, so that the system gives it now and no step waits for it.
+    """
+    memory = huge_memory(math.prod(size) * dtype.itemsize) if device.type == "cpu" else None
+    if memory is None:
+        return torch.zeros(size, dtype=dtype, device=device)
+    return torch.frombuffer(memory, dtype=dtype).view(size).zero_()

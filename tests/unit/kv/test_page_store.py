@@ -6,12 +6,25 @@ import numpy as np
 import pytest
 import torch
 
+from heddle.kv import page_store
 from heddle.kv.page_store import KvBlock, KvShape, PageStore
 from heddle.kv.rows import SlotRun
 
 
 def store(dtype=torch.float32):
     return PageStore(KvShape(2, 3, 4, dtype), 32, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("has_huge_pages", [False, True])
+def test_a_pool_begins_with_zeros(monkeypatch, dtype, has_huge_pages):
+    if not has_huge_pages:
+        monkeypatch.setattr(page_store, "huge_memory", lambda size: None)
+    pool = store(dtype)
+    for part in (*pool.keys, *pool.values):
+        assert part.shape == (3, 32, 4)
+        assert part.dtype is dtype
+        assert not part.any()
 
 
 @pytest.mark.parametrize("by_runs", [False, True])

@@ -124,6 +124,17 @@ def test_it_is_one_softmax_over_turned_keys(queries, head_dim, heads, kv_heads, 
     assert_right(asked, store, turning, query, scaling)
 
 
+@pytest.mark.parametrize("head_dim", [16, 32, 48, 80, 128])
+@pytest.mark.parametrize("heads", range(1, 10))
+@pytest.mark.parametrize("chunks", [[(100, 7), (97, -300), (193, 7)], []], ids=["chunks", "own"])
+def test_a_decode_reads_each_key_once_for_any_number_of_heads(heads, head_dim, chunks, dtype):
+    torch.manual_seed(0)
+    store, turning = pool(2, head_dim, dtype), rotation(head_dim)
+    query = torch.randn(2 * heads, 1, head_dim, dtype=dtype)
+    asked = row(1, chunks, at_the_end=True)
+    assert_right(asked, store, turning, query, head_dim**-0.5)
+
+
 @given(
     queries=st.integers(1, 40),
     chunks=st.lists(st.tuples(st.integers(1, 120), st.integers(-2000, 2000)), max_size=5),
