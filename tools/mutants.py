@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("heddle", "tests", "benchmarks", "pyproject.toml")
+COPIED = ("heddle", "tests", "benchmarks", "tools", "pyproject.toml")
 TESTS_TIMEOUT_S = 900
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.M)
 

@@ -3,9 +3,20 @@
 Whether a test notices takes minutes and is tried by `make mutants`.
 """
 
+import re
+
 import pytest
 
-from tools.mutants import ROOT, Edit, MutantError, mutations
+from tools.mutants import COPIED, ROOT, Edit, MutantError, mutations
+
+IMPORTED = re.compile(r"^(?:from|import) (\w+)", re.M)
+
+
+def test_a_copy_of_the_tree_has_all_that_tests_import():
+    texts = (file.read_text(encoding="utf-8") for file in (ROOT / "tests").rglob("*.py"))
+    imported = {name for text in texts for name in IMPORTED.findall(text)}
+    own = {path.name for path in ROOT.iterdir() if path.is_dir()}
+    assert imported & own <= set(COPIED)
 
 
 def test_every_name_is_given_once():
