@@ -5,7 +5,6 @@ import pytest
 import torch
 from torch import nn
 
-from heddle.core.instruction_sets import multiplies_bfloat16
 from heddle.engines.llm.attention.compiled_rows import CompiledRows
 from heddle.engines.llm.attention.context import AttentionContext
 from heddle.engines.llm.attention.key_rotation import PairRotation
@@ -18,10 +17,10 @@ from heddle.engines.llm.model.worker import TransformersWorker, kv_shape
 from heddle.engines.llm.quantized.panels import Panels
 from heddle.engines.llm.quantized.quantized_linear import QuantizedLinear
 from heddle.engines.llm.step_batch import BatchRow, Draw, StepBatch
-from heddle.kernels.compiled_kernel import find_row_kernel
 from heddle.kernels.operations import Operations
 from heddle.kv.page_store import PageStore
 from heddle.kv.rows import SharedKeys, SlotRun
+from tests.helpers.row_kernels import row_kernel
 from tests.helpers.tiny_models import prompt, tiny_model
 
 SLOTS = 700
@@ -42,11 +41,7 @@ def put_on_grids(model, kernel):
 def model_of(family, kind, **overrides):
     """Return a fused model with weights of a kind, and the kernel that reads them."""
     dtype = torch.float32 if kind == ON_GRID_EXACT else torch.bfloat16
-    if dtype is torch.bfloat16 and not multiplies_bfloat16():
-        pytest.skip("the CPU is slow in bfloat16")
-    kernel, problem = find_row_kernel(in_bfloat16=dtype is torch.bfloat16)
-    if kernel is None:
-        pytest.skip(f"no kernel here: {problem}")
+    kernel = row_kernel(dtype)
     model = tiny_model(family, **SHAPES, **overrides).to(dtype)
     fuse_layers(model)
     if kind == PACKED:
@@ -151,7 +146,7 @@ def test_weights_that_it_cannot_read_are_left_to_torch():
     model = tiny_model("llama")
     fuse_layers(model)
     pack_linears(model)  # in float32
-    kernel = find_row_kernel().kernel
+    kernel = row_kernel(torch.float32)
     assert FewTokenSteps.of(model.model, kernel, pool_of(model)) is None
     assert FewTokenSteps.of(model.model, None, pool_of(model)) is None
 

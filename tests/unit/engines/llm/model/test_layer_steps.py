@@ -12,7 +12,7 @@ from heddle.engines.llm.model.layer_steps import (
     norm_heads,
     norm_states,
 )
-from heddle.kernels.compiled_kernel import find_row_kernel
+from tests.helpers.row_kernels import row_kernel
 
 TOLERANCES = {
     torch.float32: {"rtol": 1e-5, "atol": 1e-6},
@@ -24,10 +24,7 @@ EPSILON = 1e-5
 @pytest.fixture(params=TOLERANCES, ids=str)
 def kernel(request):
     """Return a number type and its kernel."""
-    found, problem = find_row_kernel(in_bfloat16=request.param is torch.bfloat16)
-    if found is None:
-        pytest.skip(f"no kernel here: {problem or 'the CPU is slow in bfloat16'}")
-    return request.param, found
+    return request.param, row_kernel(request.param)
 
 
 @pytest.mark.parametrize("tokens", [1, 17, TOKENS_ALONE_MAX + 33])
