@@ -53,6 +53,10 @@ class FewTokenSteps:
             return None
         return cls(layers, kernel, store)
 
+    def can_run(self, tokens: int, context: AttentionContext) -> bool:
+        """Whether a step has few enough tokens, and the kernel computes all its rows."""
+        return tokens <= self.tokens_max and context.is_compiled_alone
+
     def run(self, hidden: Tensor, factors: Tensor, context: AttentionContext) -> Tensor:
         """Return the states behind the last layer.
 
@@ -105,7 +109,7 @@ def linears_of(layer: FusedLayer) -> tuple[Any, ...]:
 
 def can_run_together(layer: object) -> bool:
     """Whether the compiled kernel can compute all of a layer."""
-    if not isinstance(layer, FusedLayer) or not layer.is_compiled:
+    if not isinstance(layer, FusedLayer) or not layer.mlp.is_silu:
         return False
     linears = linears_of(layer)
     return all(isinstance(own, FewRowsLinear) and own.few_rows_max for own in linears)

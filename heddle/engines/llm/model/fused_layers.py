@@ -249,11 +249,6 @@ class FusedLayer(nn.Module):
         normed = self.post_attention_layernorm.sum_normed(kernel, attended, hidden_states)
         return self.mlp.forward(normed, kernel).add_(attended)
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether the compiled kernel has all steps between its products."""
-        return self.mlp.is_silu
-
     def room(self, tokens: int, shape: KvShape, scratch_bytes: int) -> LayerRoom:
         """Return room for this layer, or another one of the same sizes."""
         hidden, dtype = len(self.input_layernorm.weight), shape.dtype

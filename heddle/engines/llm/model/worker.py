@@ -282,8 +282,7 @@ class TransformersWorker:
         hidden: Tensor = self._core.embed_tokens(tokens[None])
         cos_sin = self._rotation.embeddings(hidden, positions)
         few = self._few_tokens
-        is_few = few is not None and len(tokens) <= few.tokens_max and not checked_tokens
-        if few is not None and is_few and context.is_compiled_alone:
+        if few is not None and not checked_tokens and few.can_run(len(tokens), context):
             states = few.run(hidden[0], cos_sin[0][0], context)
             return states, torch.empty(0)
         check_layer = min(CHECK_LAYER, len(self._core.layers) - 1)
