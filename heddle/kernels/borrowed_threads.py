@@ -1,8 +1,8 @@
 """Threads on another lane's cores, while that lane has nothing to do.
 
 A process computes with torch's threads, whose number is the process's. So there is one
-`BORROWED`, which layers ask between two products: a lane that gets work has its cores back after at
-most a layer.
+`BORROWED`, which each layer asks before it computes: a lane that gets work has its cores back after
+at most a layer.
 """
 
 from collections.abc import Callable

@@ -168,7 +168,8 @@ def plan_placement(
     Args:
         machine: what this process may use.
         demand: what has to be loaded.
-        kv_bytes: KV pages wanted for each LLM lane; None takes what is left, at most 1 GiB each.
+        kv_bytes: KV pages wanted for each LLM lane; None takes half of what is left, at most
+            1 GiB each.
         split_memory: splits the bytes that are left for each LLM lane, where a memory profile says
             how; None, or with `kv_bytes`, nothing does.
         nodes: the cores of each NUMA node, where lanes are pinned; () = nodes don't matter.
