@@ -29,6 +29,12 @@ def find_device(name: str) -> torch.device:
 def torch_dtype(name: str, device: torch.device) -> torch.dtype:
     """Return a dtype by its name; auto = bfloat16 where the device computes it in hardware."""
     if name == "auto":
-        native = torch.cuda.is_bf16_supported() if device.type == "cuda" else multiplies_bfloat16()
+        on_gpu = device.type == "cuda"
+        native = _gpu_multiplies_bfloat16() if on_gpu else multiplies_bfloat16()
         name = auto_dtype(has_fast_bfloat16=native)
     return torch.bfloat16 if name == "bfloat16" else torch.float32
+
+
+def _gpu_multiplies_bfloat16() -> bool:
+    # Older GPUs (T4, V100) emulate it by slow conversions, which torch counts unless told not to.
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
