@@ -72,8 +72,8 @@ class EncoderDirectory:
         dims = config.get("hidden_size", config.get("dim"))
         if not isinstance(dims, int):
             raise ConfigError(f"{path / 'config.json'} has no hidden_size")
-        pooling, is_normalized = _modules(path)
         prompts, prompt_names = _prompts(path)
+        pooling, is_normalized = _modules(path, has_prompts=bool(prompt_names))
         return cls(
             path=path,
             name=_name(path),
@@ -214,7 +214,7 @@ def token_limit(path: Path, config: dict[str, object], sentence: dict[str, objec
     return min(known)
 
 
-def _modules(path: Path) -> tuple[Pooling, bool]:
+def _modules(path: Path, *, has_prompts: bool) -> tuple[Pooling, bool]:
     """Return pooling and normalisation of modules.json; mean, and none, where there is no file."""
     modules = path / "modules.json"
     if not modules.is_file():
@@ -229,7 +229,7 @@ def _modules(path: Path) -> tuple[Pooling, bool]:
             raise ConfigError(f"{modules}: {module!r:.80} is no module: it needs a type and a path")
         kind = module["type"].rsplit(".", 1)[-1]
         if kind == "Pooling":
-            pooling = _pooling_mode(path / module["path"] / "config.json")
+            pooling = _pooling_mode(path / module["path"] / "config.json", has_prompts)
         elif kind == "Normalize":
             is_normalized = True
         elif kind != "Transformer":
@@ -277,7 +277,7 @@ def _shorter_dims(path: Path, config: dict[str, object], dims: int) -> Sequence[
     return range(1, dims) if config.get("is_matryoshka") is True else ()
 
 
-def _pooling_mode(path: Path) -> Pooling:
+def _pooling_mode(path: Path, has_prompts: bool) -> Pooling:
     """Read a Pooling module: flags named pooling_mode_*, or one `pooling_mode`."""
     if not path.is_file():
         raise ConfigError(
@@ -300,4 +300,11 @@ def _pooling_mode(path: Path) -> Pooling:
         raise ConfigError(
             f"{path}: pooling must be one of {known}, got {' and '.join(modes) or None}"
         )
-    return Pooling(modes[0])
+    pooling = Pooling(modes[0])
+    averages = pooling in (Pooling.MEAN, Pooling.MAX)
+    if has_prompts and averages and config.get("include_prompt") is False:
+        raise ConfigError(
+            f"{path}: include_prompt is false, but prompts are always pooled with their texts; "
+            "use another model"
+        )
+    return pooling

@@ -85,6 +85,8 @@ def test_the_name_stands_for_the_weights(tmp_path: Path) -> None:
         ({"pooling_mode": "mean"}, Pooling.MEAN),
         ({"pooling_mode_max_tokens": True}, Pooling.MAX),
         ({"pooling_mode": "lasttoken"}, Pooling.LAST_TOKEN),
+        # There are no prompts here that could be left out.
+        ({"pooling_mode_mean_tokens": True, "include_prompt": False}, Pooling.MEAN),
     ],
 )
 def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
@@ -109,6 +111,14 @@ def test_pooling(tmp_path: Path, mode: dict, pooling: Pooling) -> None:
                 },
             },
             "mean and cls|cls and mean",
+        ),
+        (
+            {
+                "modules": POOL,
+                "1_Pooling/config": {"pooling_mode_mean_tokens": True, "include_prompt": False},
+                "config_sentence_transformers": {"prompts": {"query": "query: "}},
+            },
+            "include_prompt is false, but prompts are always pooled",
         ),
         ({"modules": [{"path": "2", "type": "sentence_transformers.models.Dense"}]}, "Dense"),
         ({"modules": {"path": "2"}}, r"modules\.json should hold a list"),
