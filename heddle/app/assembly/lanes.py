@@ -19,6 +19,7 @@ from heddle.engines.vector.build import VectorSettings
 from heddle.engines.vector.shards.part import WHOLE, Part
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.machine import memory_left
+from heddle.runtime.supervision import LaneLimits
 
 VECTOR: Final = "vector"
 LLM: Final = "llm"
@@ -26,6 +27,8 @@ VECTOR_ROWS: Final = 256
 # Of a GPU's free memory, for the KV of all LLM lanes where the plan doesn't know how much there is:
 # steps, embedding and hot clusters take more.
 DEVICE_KV_SHARE: Final = 0.5
+AGAIN_S: Final = 60.0  # until a lane that was given up is started once more
+SLOW_DISK_BYTES_PER_S: Final = 50e6  # a busy hard disk, or a network's
 
 
 def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
@@ -43,6 +46,15 @@ def lane_specs(plan: ServerPlan) -> tuple[LaneSpec, ...]:
     if plan.placement.lends_to_scans and retrieval:
         retrieval[0] = replace(retrieval[0], borrows=llm[0].name, only_scans_borrow=True)
     return (*retrieval, *llm)
+
+
+def lane_limits(plan: ServerPlan) -> LaneLimits:
+    """Give lanes the more time to start, the more they load: models, and the index."""
+    weights = 0 if plan.generator is None else plan.generator.weight_bytes
+    kv = plan.placement.kv_bytes * len(plan.placement.llm_roles)
+    loaded = max(weights, plan.placement.total_bytes - kv)  # a GPU's weights aren't in the total
+    limits = LaneLimits(again_s=AGAIN_S)
+    return replace(limits, start_s_max=limits.start_s_max + loaded // SLOW_DISK_BYTES_PER_S)
 
 
 def _retrieval_lanes(plan: ServerPlan) -> list[LaneSpec]:

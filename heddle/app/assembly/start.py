@@ -9,7 +9,7 @@ from typing import Final
 
 from heddle.app.assembly.assemble import Parts, assemble
 from heddle.app.assembly.cluster import open_cluster
-from heddle.app.assembly.lanes import lane_specs
+from heddle.app.assembly.lanes import lane_limits, lane_specs
 from heddle.app.assembly.remote_ports import start_remote_ports
 from heddle.app.assembly.served_roles import served_roles
 from heddle.app.assembly.server_plan import ServerPlan, plan_server
@@ -34,10 +34,8 @@ from heddle.passes.runner import check_pass_names
 from heddle.runtime.handle import Handle
 from heddle.runtime.lane import Lane
 from heddle.runtime.loop import RuntimeLoop
-from heddle.runtime.supervision import LaneLimits
 
 log = logging.getLogger(__name__)
-AGAIN_S: Final = 60.0  # until a lane that was given up is started once more
 TOKENIZING_THREADS: Final = 2  # one long prompt doesn't hold up the next, and cores are left
 
 
@@ -209,7 +207,7 @@ def start(
         _check_embedder(plan, store)
         _log_lanes(plan)
         specs = lane_specs(plan)
-        limits = LaneLimits(again_s=AGAIN_S)
+        limits = lane_limits(plan)
         start_lane = cluster.starter(plan.cluster, limits)
         lanes = start_lanes(specs, limits, start_lane) if config.engine_host == "process" else ()
         for lane in lanes:

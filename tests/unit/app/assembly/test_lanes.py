@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heddle.app.assembly.lanes import lane_specs
+from heddle.app.assembly.lanes import lane_limits, lane_specs
 from heddle.app.assembly.placement import PROCESS_BYTES
 from heddle.app.assembly.server_plan import plan_server
 from heddle.app.server_config import ServerConfig
@@ -39,6 +39,15 @@ def test_the_limits_of_the_model_reach_its_lane(model: Path):
     (lane,) = lanes_of(config, machine())
     settings = lane.engines[0].settings
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
+
+
+@pytest.mark.parametrize("gpus", [(), ("Test GPU",)])
+def test_a_lane_that_loads_more_may_take_longer_to_start(model: Path, gpus: tuple[str, ...]):
+    plan = plan_server(ServerConfig(generator=model), None, machine(gpus=gpus))
+    assert plan.generator is not None
+    large = replace(plan, generator=replace(plan.generator, weight_bytes=14 * 10**9))
+    assert 180 <= lane_limits(plan).start_s_max < 240
+    assert lane_limits(large).start_s_max == 180 + 280, "read by a disk of 50 MB/s"
 
 
 @pytest.fixture
