@@ -135,6 +135,13 @@ def test_both_ways_give_the_same(inline_server: Server, url: str):
     assert asyncio.run(ours.aembed_documents(["a"])) == theirs.embed_documents(["a"])
 
 
+def test_a_call_without_a_filter_keeps_the_retrievers(engine: Engine):
+    retriever = HeddleRetriever(engine=engine, k=2, where={"source": "no such source"})
+    for kept in ({}, {"filter": None}):
+        assert retriever.invoke(QUESTION, **kept) == []
+    assert len(retriever.invoke(QUESTION, filter={})) == 2, "a filter that takes every document"
+
+
 def test_leaving_a_stream_frees_what_it_held(engine: Engine, inline_server: Server):
     stream = engine.chat(LONG)
     next(stream)

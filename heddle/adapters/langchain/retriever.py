@@ -25,7 +25,8 @@ class HeddleRetriever(Component, BaseRetriever):
         k: passages of each search, at most; a call may say another number.
         hybrid: search by words (BM25) as well as by meaning.
         rerank: have a model read four times as many passages, and keep the best.
-        where: metadata that found documents must have; a call may give its own as `filter`.
+        where: metadata that found documents must have; a call may give its own as `filter`
+            (None = this one; {} = none).
     """
 
     k: int = Field(default=DEFAULT_TOPK, ge=1, le=TOPK_MAX)
@@ -54,7 +55,7 @@ class HeddleRetriever(Component, BaseRetriever):
             topk=given.get("k", self.k),
             hybrid=self.hybrid,
             rerank=self.rerank,
-            where=given.get("filter", self.where),
+            where=self.where if given.get("filter") is None else given["filter"],
             deadline_s=self.deadline_s,
             priority=self.service_class,
         )
