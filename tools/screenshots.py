@@ -6,6 +6,7 @@ Needs `make setup-browser`.
 """
 
 import argparse
+import contextlib
 import json
 import logging
 import sys
@@ -40,26 +41,28 @@ def main() -> int:
         print(f"error: {MISSING}", file=sys.stderr)
         return 1
     logging.disable(logging.WARNING)
-    options.into.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        corpus = index_documents([_archive(Path(folder))], Path(folder) / "corpus")
+    into = options.into.resolve()
+    into.mkdir(parents=True, exist_ok=True)
+    # Sources are shown as they were given: no picture shows a folder of this machine.
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        corpus = index_documents([_archive()], Path("corpus"))
         workflows = {name: ready_made(name).compile() for name in WORKFLOWS}
         with (
             Server(index=corpus, engine_host="inline") as server,
             served(create_app(server, workflows, takes_changes=True)) as url,
             browser() as chromium,
         ):
-            _take(chromium, url, options.question, options.into)
+            _take(chromium, url, options.question, into)
     return 0
 
 
-def _archive(folder: Path) -> Path:
-    """Write the demo's documents as JSONL, and return the file."""
+def _archive() -> Path:
+    """Write the demo's documents as JSONL into this folder, and return the file."""
     rows = (
         {"id": document.id, "title": document.title, "text": document.text}
         for document in demo_documents()
     )
-    file = folder / "town.jsonl"
+    file = Path("town.jsonl")
     file.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     return file
 
