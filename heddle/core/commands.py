@@ -1,4 +1,4 @@
-"""What the runtime tells a lane. Nothing else crosses that boundary. (docs/design/architecture.md)
+"""Commands from the runtime to a lane; nothing else crosses. (docs/design/architecture.md)
 
 NamedTuples, because making them is a good part of the runtime's own work. (frames.py)
 """
@@ -47,7 +47,7 @@ class Amend(NamedTuple):
 
 
 class KvSent(NamedTuple):
-    """How long prefill lanes sent KV, and stepped in all, since this was told last."""
+    """How long prefill lanes sent KV, and stepped in all, since the last such message."""
 
     sending_s: float
     stepping_s: float
@@ -56,8 +56,8 @@ class KvSent(NamedTuple):
 class Steer(NamedTuple):
     """Change how the lane steps: its time budget for one step, or a task's priority.
 
-    None leaves a value as it is. `kv_sent` tells a vector pool what the link to its decode lanes
-    carries. (Trinity §3.3)
+    None leaves a value as it is. `kv_sent` reports to a vector pool how busy the link to the
+    decode lanes is. (Trinity §3.3)
     """
 
     budget_s: float | None = None

@@ -1,4 +1,4 @@
-"""What a lane tells the runtime: one frame a step. (docs/design/architecture.md)
+"""A lane's reports to the runtime: one frame a step. (docs/design/architecture.md)
 
 These are NamedTuples: every step makes and pickles some, and a frozen dataclass takes about three
 times as long to make.
@@ -20,9 +20,9 @@ class Progress(NamedTuple):
     """A partial result: new tokens and their text, or the newest partial hits.
 
     Shapes: labels [n, k] int64 and distances [n, k] float32, as in Hits; None for tokens.
-    `fraction` is the share of the task that is done, in [0, 1], where it is known; `probability` is
-    that of the hits being the final ones already, in their order, 0 where nobody knows. A search
-    that is through but for its words tells a fraction of 1, without hits.
+    `fraction` is the share of the task that is done, in [0, 1], where it is known. `probability` is
+    that of the hits being the final ones already, in their order; 0 = unknown. A search that only
+    waits for its search by words reports a fraction of 1, without hits.
     """
 
     task_id: int

@@ -3,7 +3,7 @@
 from typing import Final
 
 KV_PAGES_HELD: Final = "kv_pages_held"  # by a sequence
-KV_PAGES_CACHED: Final = "kv_pages_cached"  # by nobody, but their content may be wanted again
+KV_PAGES_CACHED: Final = "kv_pages_cached"  # not held; kept, as their content may be reused
 KV_PAGES_FREE: Final = "kv_pages_free"
 CHUNK_KV_ENTRIES: Final = "chunk_kv_entries"  # stored KV of chunks, in whichever tier
 CHUNK_KV_HOST_BYTES: Final = "chunk_kv_host_bytes"
@@ -23,5 +23,5 @@ CHUNK_KV_WHOLE: Final = "chunk_kv_whole"  # prompts computed whole, as reuse was
 INDEX_REVISION: Final = "index_revision"  # of the corpus, that the index covers
 INDEX_VECTORS: Final = "index_vectors"
 POOL_RUNNING: Final = "pool_running"  # searches in a slot of a vector pool
-POOL_FREE: Final = "pool_free"  # its slots that nobody runs in
+POOL_FREE: Final = "pool_free"  # its slots without a search
 POOL_WAITING: Final = "pool_waiting"  # searches that wait for one, parked ones included

@@ -14,7 +14,7 @@ class ReusePolicy(Enum):
     FULL_REUSE = "full_reuse"  # none
     EPIC = "epic"  # the first of each chunk
     CACHEBLEND = "cacheblend"  # those whose values move most in the first layers
-    CACHECRAFT = "cachecraft"  # of each chunk so many as its old context mattered
+    CACHECRAFT = "cachecraft"  # more of a chunk, the more its old context mattered
     CACHECRAFT_FIXED = "cachecraft_fixed"  # those that looked most at their old context
     FUSIONRAG = "fusionrag"  # those that the question looks at (FusionRAG §3.2)
 

@@ -34,8 +34,8 @@ class SegmentRole(Enum):
 class Segment:
     """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet.
 
-    `is_public`: a chunk of a document that is of no tenant, so each may use what it was primed
-    with. `text` is the piece as text, for models that other servers run: those take no token ids.
+    `is_public`: a chunk of a document without a tenant, so every tenant may use the chunk's primed
+    KV. `text` is the piece as text, for models that other servers run: those take no token ids.
     They get a conversation as turns, each the `turn` of a segment.
     """
 
@@ -77,7 +77,7 @@ class Pause:
     """Where a decode ends for now, to go on from a prompt that shows more.
 
     After `after` tokens, or before a token to which the model gives a probability under `below`
-    (softmax of the logits as they are, whatever the sampling); None = not for that reason. A
+    (softmax of the logits, before any sampling parameter); None = not for that reason. A
     decode's first token is always taken, so every one gets further. (FLARE, Jiang et al. 2023)
     """
 
@@ -213,9 +213,9 @@ class PrefillPayload:
 
     `cache_salt` separates tenants in the prefix index and the chunk KV store; the server sets it,
     never the client. `reuse` says how chunks may use KV computed elsewhere, which is approximate.
-    `is_speculative`: a guess for which nobody waits. It runs only while no query could, has no
-    lease, and leaves what it computed in the prefix index. `has_rider`: the task that continues it
-    is sent right behind it, and nothing is computed before that is there. A prompt that ended
+    `is_speculative`: a guess, for which no request waits. It runs only while no query could, has
+    no lease, and leaves the computed KV in the prefix index. `has_rider`: the task that continues
+    it is sent right behind it, and nothing is computed before that is there. A prompt that ended
     before its decode came would compute its last token, or its last page, once more. `load_id`
     names the `LoadKv` that was sent for it, if one was.
     """
@@ -274,9 +274,9 @@ class PrimePayload:
 class AskPayload:
     """Run a prompt's question before its chunks are known; answered by Asked.
 
-    `token_ids` are all that will follow the prompt's last chunk. What the question looks for is
-    kept on the lane for prompts of this tenant that end so. It takes no credit: a lane may do it
-    while nobody waits, or refuse. (FusionRAG §3.2)
+    `token_ids` are all that will follow the prompt's last chunk. The lane keeps the question's
+    queries for prompts of this tenant that end so. It takes no credit: a lane may run it while no
+    request waits, or refuse. (FusionRAG §3.2)
     """
 
     token_ids: tuple[int, ...]
@@ -290,7 +290,7 @@ class SequenceKv:
 
     `block` holds the KV of its first `tokens` tokens as the worker laid it out; only a worker of
     the same model, by its `fingerprint`, reads it. Copying it out took `seconds` [s]. `salt` is
-    the tenant's; without `may_reuse` nobody else may read what is computed of it.
+    the tenant's; without `may_reuse` no other request may read the KV computed from it.
     """
 
     segments: tuple[Segment, ...]

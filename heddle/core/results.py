@@ -240,7 +240,7 @@ class FinishReason(Enum):
 
     STOP = "stop"  # end-of-sequence token or stop string
     LENGTH = "length"  # max_tokens or the model's context
-    INTERVAL = "interval"  # a pause after so many tokens
+    INTERVAL = "interval"  # a pause after `Pause.after` tokens
     LOW_CONFIDENCE = "low_confidence"  # a pause before a token that the model isn't sure of
 
     @property

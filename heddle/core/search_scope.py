@@ -25,7 +25,7 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 class SearchScope:
     """What a search may find: the documents of `tenant`, and of these those that fit `where`.
 
-    The documents of nobody (tenant "") are everybody's.
+    Documents without a tenant (tenant "") are found by every tenant.
     """
 
     tenant: str = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heddle.core.search_scope import Metadata
 
 DocumentKey = tuple[str, str]
-"""What tells documents apart: tenant and id."""
+"""A document's identity: tenant and id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Document:
 
     @property
     def key(self) -> DocumentKey:
-        """What tells it from all others."""
+        """The document's identity in the corpus: tenant and id."""
         return self.tenant, self.id
 
     def page_at(self, character: int) -> int | None:

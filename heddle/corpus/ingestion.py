@@ -101,9 +101,9 @@ def ingest_documents(
 
     Every stored chunk is checked first: files whose chunks are damaged are read anew.
 
-    A file that can't be used does not stop the others; what it said before stays. Stopped at any
-    moment and run again, it goes on with what is not in yet. Memory: one file that is read
-    whole, or one batch of a JSONL file.
+    A file that can't be used does not stop the others; its earlier documents stay. A run that was
+    stopped at any moment can be started again: it continues with the missing files. Memory: one
+    file that is read whole, or one batch of a JSONL file.
 
     Args:
         store: an open corpus.

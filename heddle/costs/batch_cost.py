@@ -52,7 +52,7 @@ class BatchCost:
         return length * (self.token_s + length * self.square_s)
 
     def predict_s(self, shape: BatchShape, batches: int = 1) -> float:
-        """Return how long so much work takes, cut into so many batches [s]."""
+        """Return how long the work of a shape takes, cut into `batches` batches [s]."""
         work_s = shape.tokens * self.token_s + shape.squares * self.square_s
         return batches * self.latency_intercept_s + work_s
 

@@ -11,8 +11,8 @@ from heddle.costs.batch_cost import BatchCost, BatchShape, LaneDepth, queue_dept
 from heddle.costs.lane_cost import LaneCost, Sample
 from heddle.costs.nonnegative_fit import fit_nonnegative
 
-FIRST_SIZES = (1, 2, 4)  # queries: the least that tells slope from intercept
-GROWTH_MAX = 4  # no burst is larger than so many times the largest one timed before
+FIRST_SIZES = (1, 2, 4)  # queries: the fewest that separate slope from intercept
+GROWTH_MAX = 4  # a burst's size over that of the largest one timed before
 
 
 class Probe(NamedTuple):
@@ -24,7 +24,7 @@ class Probe(NamedTuple):
 
 @dataclass(slots=True)
 class DepthProbing:
-    """Chooses bursts and fits what they took. Pure: whoever owns it sends and times them.
+    """Chooses bursts and fits their times. Pure: its owner sends and times them.
 
     Three small bursts separate slope from intercept roughly; all others are as large as the
     depth is thought to be, where an error of the fit weighs least: a prediction between

@@ -47,7 +47,7 @@ class CostNews(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A batch and what it took [s]."""
+    """A batch and its time [s]."""
 
     shape: BatchShape
     seconds: float

@@ -15,7 +15,7 @@ class LateGuard:
     """Learns a lane's stretch from its own answers: each late one lengthens it, others shorten it.
 
     A step's 95 % bound says little of a query that waits for several steps, or for one. This
-    closes the gap whatever causes it: noise, lengths guessed wrongly, steps in another order. As
+    closes the gap for every cause: noise, lengths guessed wrongly, steps in another order. As
     long as the stretch isn't at its maximum, the share of late answers comes to the target or
     less for any sequence of answers.
 

@@ -15,7 +15,7 @@ from heddle.core.cost_snapshot import CostSnapshot
 PRIOR_WEIGHT: Final = 1e-3  # how firmly the prior holds against the first few samples
 SECONDS_MIN: Final = 1e-6  # a clock that shows less says nothing
 SURPRISE: Final = 1.3  # times the prediction, or its inverse, in ...
-SURPRISES: Final = 6  # ... so many samples one after another: the device has changed ...
+SURPRISES: Final = 6  # ... this many samples one after another: the device has changed ...
 LEARNT: Final = 10  # samples; before, surprises only mean that the prior was wrong
 CHANGE_MAX: Final = 10.0  # ... by this factor at most; what is left is the next surprise
 
@@ -60,7 +60,7 @@ class LinearFit:
         assert seconds >= 0, f"a step took {seconds} s"
         seconds = max(seconds, SECONDS_MIN)
         predicted_s = self._scaled_by_change(features, seconds)
-        # Weighting by 1/seconds makes the error relative, so long steps don't drown short ones; a
+        # Weighting by 1/seconds makes the error relative: long steps don't drown short ones. A
         # step that was surprisingly short counts no more than one that wasn't.
         weight = 1.0 / max(seconds, predicted_s / SURPRISE)
         row, target = self._row(features) * weight, seconds * weight

@@ -1,4 +1,4 @@
-"""What it is worth to compute a prompt before its passages are certain. (HedraRAG §4.3)"""
+"""The gain and cost of computing a prompt before its passages are certain. (HedraRAG §4.3)"""
 
 from typing import Final
 

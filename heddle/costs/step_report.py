@@ -1,4 +1,4 @@
-"""What an engine tells after a step: its events, its time, and what its steps cost by now."""
+"""An engine's report after a step: its events, its time, and its newest step costs."""
 
 from collections.abc import Container, Mapping
 
@@ -14,8 +14,8 @@ FIT_EVERY_STEP_UNTIL, FIT_EVERY = 64, 8
 class StepReport:
     """Collects an engine's events and hands them out as the frame of each step.
 
-    An engine has one, whatever it computes: it says what became of its tasks when that happens,
-    and calls `begin` and `frame` around the work of a step.
+    Every engine has one, of any kind. The engine reports each event of a task when it happens, and
+    calls `begin` and `frame` around the work of a step.
 
     Args:
         lane: the engine's name.
@@ -40,7 +40,7 @@ class StepReport:
 
     @property
     def has_events(self) -> bool:
-        """Whether something waits to be told."""
+        """Whether events wait for the next frame."""
         return bool(self._events)
 
     def tell(self, event: Event) -> None:

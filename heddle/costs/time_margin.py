@@ -32,9 +32,10 @@ class TimeMargin(NamedTuple):
 def time_margin(ratios: NDArray[np.float64]) -> TimeMargin:
     """Return the margin that the times of some batches ask for.
 
-    Split conformal, whatever their distribution, where they are at least 19. Of fewer the largest
-    would be the bound, and one slow batch would decide; Student's bound of one more ratio uses
-    all of them, as if they were normal, and is nearer to the truth (docs/development/notebook.md).
+    With at least 19 ratios: the split conformal bound, which holds for any distribution. Of fewer
+    the largest would be the bound, and one slow batch would decide. Student's bound of one more
+    ratio uses all of them, as if they were normal, and is nearer to the truth
+    (docs/development/notebook.md).
 
     Shapes: ratios [n], each a batch's time over its prediction.
     """

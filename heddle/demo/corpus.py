@@ -14,12 +14,12 @@ PARAGRAPH_BORDER = "\n\n"
 
 
 class QuestionKind(StrEnum):
-    """What it takes to answer a question."""
+    """Which passages the answer to a question needs."""
 
     SINGLE_HOP = "single_hop"
     """One passage holds the subject and the answer."""
     TWO_HOP = "two_hop"
-    """One passage names a person or building; a passage of another document tells about it."""
+    """One passage names a person or building; a passage of another document describes it."""
     ACROSS_PASSAGES = "across_passages"
     """A later passage of the same document says only `she`, `the company` or `they`."""
 

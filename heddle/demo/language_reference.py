@@ -73,8 +73,8 @@ def _paragraph(block: str) -> str:
 def _is_code(text: str) -> bool:
     """Say whether an indented block is code or grammar, where quotes and asterisks mean much.
 
-    The topics mark code by indentation only, as they do the prose under a definition; prose is
-    told by its capital letter and its full stop.
+    The topics mark code by indentation only, as they do the prose under a definition. Prose is
+    recognised by its capital letter and its full stop.
     """
     words = text.strip()
     is_sentence = words[:1] in _SENTENCE_STARTS and words[-1:] in _SENTENCE_ENDS

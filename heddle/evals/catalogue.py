@@ -26,7 +26,7 @@ WIKI_TEST: Final = "wiki_single_test"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A data set that is known by name: how it is loaded, and what it is."""
+    """A data set that is known by name: its loader and its description."""
 
     load: Callable[[str], Dataset]
     about: str

@@ -16,7 +16,7 @@ class EvalQuestion:
             something has to be retrieved.
         gold: what has to be found: a group of ids for each passage needed. The ids of a group
             are passages of the same text, so any one of them will do. An id is a document's, or
-            "document#position" for one chunk of it. Empty = nobody marked any.
+            "document#position" for one chunk of it. Empty = none is marked.
         kind: what results are reported by.
         requires_all_answers: the right answer is all of `answers` together, in any order.
     """
@@ -44,8 +44,8 @@ def chunk_name(document_id: str, position: int) -> str:
 def given_passage(document_id: str, title: str, text: str, position: int = 0) -> Passage:
     """Return a passage that comes from no index.
 
-    Its chunk id is a hash of what a prompt shows of it: equal passages share one and different
-    ones don't, whatever set they come from, so KV kept for one is never taken for another.
+    Its chunk id is a hash of the text that a prompt shows of it: equal passages share an id and
+    different ones don't, across all data sets, so KV kept for one is never taken for another.
     """
     digest = hashlib.sha256(f"{title}\0{text}".encode()).digest()
     chunk_id = int.from_bytes(digest[:8], "big") % OWN_CHUNK_MIN  # as ids of a corpus are
@@ -53,5 +53,5 @@ def given_passage(document_id: str, title: str, text: str, position: int = 0) ->
 
 
 def passage_text(passage: Passage) -> str:
-    """Return what a passage tells: its title and its text."""
+    """Return a passage as text: its title, then its text."""
     return f"{passage.title}\n{passage.text}"

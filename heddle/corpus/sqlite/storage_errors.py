@@ -8,7 +8,7 @@ from pathlib import Path
 
 from heddle.core.errors import DiskFull, StorageError
 
-# The start of SQLite's error name -> what it means and what to do. (sqlite.org/rescode.html)
+# The start of SQLite's error name -> its meaning and the remedy. (sqlite.org/rescode.html)
 _MEANINGS = {
     "SQLITE_FULL": "the disk is full; what was committed is safe: free some space and run the"
     " same command again, it resumes",
