@@ -38,7 +38,7 @@ class ChunkAttention:
 
     @classmethod
     def unpack(cls, text: str, context: int, tokens: int) -> "ChunkAttention":
-        """Return what `pack` wrote for a chunk of so many tokens behind so many others.
+        """Return what `pack` wrote for a chunk of `tokens` tokens behind `context` others.
 
         Raises: ValueError: it is something else.
         """

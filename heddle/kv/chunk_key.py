@@ -18,7 +18,7 @@ class HitKind(Enum):
     EXACT = "exact"  # computed behind the same prefix and all the same chunks: lossless
     SUFFIX = "suffix"  # behind the prefix and the nearest of the chunks before it
     CANONICAL = "canonical"  # right behind the prefix
-    ALIAS = "alias"  # the same chunk, whatever stood before it
+    ALIAS = "alias"  # the same chunk, with any other text before it
     MISS = "miss"
 
 

@@ -21,8 +21,8 @@ class ChunkLoader(Generic[JobT, ResultT]):
     Args:
         read: does a job on a thread of the pool; None, or an error (which is logged): it failed.
             A job is under way once at a time.
-        done: is told job, bytes, result and the seconds it took, on the same thread; it must not
-            raise.
+        done: called on the same thread with the job, its bytes, the result and the seconds that
+            the read took; it must not raise.
         threads: reads at once.
         bytes_per_s: hold all reads together to this rate, to measure with a slow disk; None =
             as fast as it goes.
@@ -52,10 +52,10 @@ class ChunkLoader(Generic[JobT, ResultT]):
 
     @property
     def is_in_the_dark(self) -> bool:
-        """Whether no read has told lately how long they take, and none is about to.
+        """Whether the disk's speed estimate is stale and no read is under way to refresh it.
 
-        Callers that were told of a slow disk ask it for nothing more, and one slow moment would be
-        believed for ever: have it read something all the same.
+        Callers that know of a slow disk request no reads from it, so an estimate made in a slow
+        moment would stay for ever: have the disk read something all the same.
         """
         with self._lock:
             return not self._reads_waiting and self._times.is_stale(self._clock.now_s())
@@ -75,11 +75,11 @@ class ChunkLoader(Generic[JobT, ResultT]):
             return self._times.predict_s(1, nbytes)
 
     def rehearse(self, sizes: Mapping[JobT, int]) -> None:
-        """Learn from reading these at once, of so many bytes each; waits, and drops what comes."""
+        """Read jobs of these sizes [bytes] at once, wait, learn from the times, drop results."""
         wait([self._pool.submit(self._timed_read, job, nbytes) for job, nbytes in sizes.items()])
 
     def start(self, job: JobT, nbytes: int) -> None:
-        """Queue a read of so many bytes; the caller bounds how many there are."""
+        """Queue a read of `nbytes` bytes; the caller bounds how many reads are queued."""
         with self._lock:
             [left_s] = self._predicted_s((nbytes,))
             self._ends_s[job] = self._clock.now_s() + left_s
@@ -88,9 +88,9 @@ class ChunkLoader(Generic[JobT, ResultT]):
         self._pool.submit(self._run, job, nbytes)
 
     def predicted_s(self, sizes: Iterable[int]) -> list[float]:
-        """Return when reads of so many bytes, asked for now in this order, would be done [s].
+        """Return when reads of these sizes, queued now in this order, would be done [s].
 
-        From now, behind what is under way; ascending.
+        Counted from now, behind the reads under way; ascending.
         """
         with self._lock:
             return self._predicted_s(sizes)

@@ -1,4 +1,4 @@
-"""Chunks' KV in the device pool: one set of read-only pages each, whoever reads it. (ADR 12)"""
+"""Chunks' KV in the device pool: one set of read-only pages each, for all readers. (ADR 12)"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from heddle.kv.page_ledger import PageLedger
 class SharedPages:
     """The pages of one chunk, its keys as they are stored: at `record.base` and on.
 
-    `block` is its KV in host memory until the pages are filled with it; None from then on, when
-    nobody writes to them any more.
+    `block` is its KV in host memory until the pages are filled with it. From then on it is None,
+    and the pages are not written again.
 
     Shapes: slots [record.tokens] int64, where each token lies.
     """
@@ -30,9 +30,9 @@ class SharedPages:
 class ChunkPages:
     """Finds the pages of stored chunks and counts their holders.
 
-    Filled pages that nobody holds stay until the ledger evicts them or the chunk is forgotten. They
-    are held and given back together, so one is as hot as the other; one page evicted takes the
-    chunk's others along, as none is of use without them.
+    Filled pages without a holder stay until the ledger evicts them or the chunk is forgotten. A
+    chunk's pages are held and released together, so all are equally hot. One page evicted takes
+    the chunk's others along, as none is of use without them.
 
     Mutates: takes, shares and releases pages of the ledger.
     """
@@ -77,7 +77,7 @@ class ChunkPages:
         return shared
 
     def filled(self, shared: SharedPages) -> None:
-        """Note that pages hold their chunk's KV; they are kept when nobody holds them."""
+        """Note that pages hold their chunk's KV; they stay cached after the last release."""
         if shared.block is None:
             return
         shared.block = None
@@ -97,7 +97,7 @@ class ChunkPages:
             self._forget(shared)
 
     def _forget(self, shared: SharedPages) -> None:
-        """Let nobody find the pages any more."""
+        """Remove the pages from the index, so that no prompt finds them any more."""
         if self._by_key.get(shared.record.key) is shared:
             del self._by_key[shared.record.key]
         self._ledger.discard(shared.pages)

@@ -207,7 +207,7 @@ class ChunkStore:
     def fetch(self, key: bytes) -> ChunkEntry | Fetch:
         """Return an entry from host memory, pinned, or start to load it.
 
-        Unless the answer is MISSING, the entry is pinned until `release`, whatever happens to it.
+        Unless the answer is MISSING, the entry is pinned until `release`, even if its load fails.
         MISSING: it is gone, or host memory is full of pinned entries, or too many loads wait. A
         second fetch joins a load under way.
         """

@@ -36,11 +36,11 @@ class LoadTimes:
         self._sizes: list[int] = []  # bytes of the reads that have ended since then
 
     def is_stale(self, now_s: float) -> bool:
-        """Whether no read has told lately how long they take."""
+        """Whether no read was timed for `REMEMBERED_S`."""
         return now_s - self._measured_s > REMEMBERED_S
 
     def predict_s(self, reads: int, nbytes: int) -> float:
-        """Return how long so many reads of so many bytes in all take [s]."""
+        """Return how long `reads` reads of `nbytes` bytes in all take [s]."""
         guess_s = self._guess_s(reads, nbytes)
         if not self._measured:
             return guess_s
@@ -54,7 +54,7 @@ class LoadTimes:
         self._reading += 1
 
     def end(self, nbytes: int, now_s: float, *, is_read: bool) -> None:
-        """Note that a read has ended; one that failed tells nothing, nor do those beside it."""
+        """Note that a read has ended; a failed one's time and those beside it are not learnt."""
         self._reading -= 1
         if is_read:
             self._sizes.append(nbytes)

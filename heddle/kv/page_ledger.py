@@ -35,12 +35,12 @@ class PageLedger:
 
     @property
     def free_count(self) -> int:
-        """Pages that nobody holds and whose content nobody wants."""
+        """Pages without a holder whose content is not cached."""
         return self._free_count
 
     @property
     def idle_count(self) -> int:
-        """Cached pages that nobody holds: they can be evicted at any time."""
+        """Cached pages without a holder: they can be evicted at any time."""
         return len(self._idle)
 
     @property

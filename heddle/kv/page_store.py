@@ -74,7 +74,7 @@ class PageStore:
         self.shape = shape
         self.slots = slots
         self.device = device
-        # Zeros, not whatever lies there: what nobody has written yet must not read as NaN.
+        # Zeros, not uninitialised memory: a slot that is not written yet must not read as NaN.
         self._keys = _zeros(size, shape.dtype, device)
         self._values = _zeros(size, shape.dtype, device)
         self.keys = self._keys.unbind()

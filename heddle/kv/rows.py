@@ -24,7 +24,7 @@ class SlotRun:
 
 @dataclass(frozen=True, eq=False)
 class SharedKeys:
-    """Keys that a row reads from a chunk's pages, which others read and nobody writes.
+    """Keys that a row reads from a chunk's pages, which other rows read and no row writes.
 
     A row counts the keys that it shows in the order of their positions: these are number `places`
     in it. `chunk_slots` are those of all the chunk's tokens that the row has use for, of which only
@@ -101,8 +101,8 @@ class Row:
     """The pages of one sequence, and the chunks' pages that it reads beside them.
 
     Positions have slots of the row's own, one after another in its `pages`, except where a span
-    covers them. Even there, what is computed anew has slots of its own (`lay`), so that no shared
-    page is written and what has become stale is found by nobody. (FusionRAG §4.3)
+    covers them. Even there, tokens computed anew have slots of the row's own (`lay`): no shared
+    page is written, and no row reads a key that has become stale. (FusionRAG §4.3)
 
     Mutates: `extend` and `truncate` keep `pages` and their runs in step; `share`, `lay` and `cut`
     say which positions lie where.

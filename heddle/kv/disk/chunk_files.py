@@ -201,7 +201,7 @@ class ChunkFiles:
 
 
 def _locked(path: Path) -> BinaryIO:
-    """Return a new file that is locked, so that nobody takes it for left behind.
+    """Return a new file that is locked, so that no other store takes it for an abandoned one.
 
     A process id would say less: other containers count theirs anew, and so does this one later.
     """

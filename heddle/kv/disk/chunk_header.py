@@ -1,4 +1,4 @@
-"""The head of a chunk KV file: what it says of the entry and of the model, without the tensors."""
+"""The header of a chunk KV file: the facts of its entry and its model, without the tensors."""
 
 import json
 import os

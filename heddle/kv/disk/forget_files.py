@@ -10,8 +10,8 @@ from heddle.kv.disk.chunk_header import SUFFIX, described
 def forget_files(directory: Path, sources: Collection[int]) -> int:
     """Remove the entries below a chunk KV directory whose values have seen one of these chunks.
 
-    Stores that have the directory open find such a file gone: a miss. What can't be read is
-    removed too, for nobody can tell what it holds.
+    Stores that have the directory open find such a file gone: a miss. Unreadable files are removed
+    too, as their sources are unknown.
 
     Args:
         directory: what the stores of all models were given.
