@@ -97,7 +97,7 @@ class Windve:
         return None
 
     def wait_s(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> float:
-        """Return when the first lane will be through with what it holds; inf = all are closed."""
+        """Return the wait until the first lane has finished its queue [s]; inf = all are closed."""
         open_lanes = (lane for lane in lanes if self._depth(lane))
         return min((lane.finish_s(ticket, now_s) - now_s for lane in open_lanes), default=math.inf)
 

@@ -57,7 +57,7 @@ class EmbeddingSettings:
             token wait for longer; inf = the batch limits alone.
         cache_bytes: memory for vectors of earlier queries; 0 = none are kept.
         tokenizer_cpus: cores of a thread that tokenises while the device computes; () = any core;
-            None = no such thread: each step tokenises first what it needs, on the lane's cores.
+            None = no such thread: each step first tokenises its own texts, on the lane's cores.
         order: whose texts are embedded first.
 
     Raises:

@@ -103,8 +103,8 @@ class EmbeddingEngine:
         step_s_max: time that a step may take, where others wait for the device meanwhile [s]; one
             row always fits.
         row_tokens_max: the longest row that the worker makes of a text.
-        tokenizer: tokenises the texts of later steps while one is computed; None = each step
-            tokenises first what it may choose from.
+        tokenizer: tokenises the texts of later steps while one is computed; None = each step first
+            tokenises the texts that its batch may be chosen from.
         order: whose texts are embedded first.
     """
 
@@ -182,7 +182,7 @@ class EmbeddingEngine:
         budget_s = min(self._budget_s if math.isinf(budget_s) else budget_s, self._step_s_max)
         texts = self._tokenize()
         batch = self._scheduler.next_batch(
-            # What another thread tokenises holds up nobody who waits for the device.
+            # Tokenising on another thread delays no text that waits for the device.
             tokens_max=self._tokens_within(budget_s, 0 if self._tokenizer else texts),
             call_tokens=self._call_tokens(),
             now_s=self._clock.now_s(),

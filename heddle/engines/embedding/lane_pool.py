@@ -138,7 +138,7 @@ class LanePool:
         return task_id
 
     def close(self) -> None:
-        """Fail what came through `submit`: nobody will read the frames any more."""
+        """Fail the tasks that came through `submit`: no caller reads frames any more."""
         for task_id, pooled in list(self._tasks.items()):
             # The parts of a task end with the first of them.
             if pooled.on_end is not None and task_id in self._tasks:
@@ -316,7 +316,7 @@ class LanePool:
         return frame._replace(lane=self.name, epoch=self.epoch, events=told, load=load, number=0)
 
     def _end(self, event: Event) -> bool:
-        """Give a task's place back and learn from it; returns False where the runtime is told."""
+        """Free a task's place and learn from it; False = the event must go to the runtime."""
         if not isinstance(event, TERMINAL):
             return False
         if event.task_id not in self._tasks:

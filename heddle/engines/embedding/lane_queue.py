@@ -139,7 +139,7 @@ class LaneQueue:
     def has_room(self, ticket: Ticket) -> bool:
         """Whether rows and memory allow a ticket, however long it takes.
 
-        An empty lane takes any: its steps are bounded, whatever waits for them.
+        An empty lane takes any: its steps are bounded, however much waits for them.
         """
         if not self.is_up or not self.rows:
             return self.is_up

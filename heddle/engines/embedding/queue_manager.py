@@ -120,7 +120,7 @@ class QueueManager:
                 lane.remove(ticket_id)
 
     def step_ended(self, lane: str, shape: BatchShape, seconds: float, now_s: float) -> None:
-        """Take in that a lane has ended a step; call `end` for what it finished first."""
+        """Note that a lane has ended a step; call `end` for its finished tickets before this."""
         queue = self._by_name[lane]
         queue.step_ended(shape, now_s)
         news = queue.cost.observe(shape, seconds, now_s) if shape.tokens else None

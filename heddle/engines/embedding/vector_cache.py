@@ -26,7 +26,7 @@ class VectorCache:
 
     Args:
         model: the encoder's name, which stands for its weights.
-        dtype: what it computes in; vectors of two types differ a little.
+        dtype: the encoder's number type; vectors of two types differ a little.
         bytes_max: memory that it may take; 0 = nothing is kept.
 
     Mutates: `get` marks an entry as used; `put` adds one and forgets the oldest.

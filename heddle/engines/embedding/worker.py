@@ -89,7 +89,7 @@ class TransformerWorker:
             tokenizer = Tokenizer.from_file(str(directory.path / "tokenizer.json"))
         except ModuleNotFoundError:
             raise
-        except Exception as error:  # transformers and tokenizers raise whatever their parts do
+        except Exception as error:  # transformers and tokenizers let any library's error through
             raise ConfigError(
                 f"embedding model {directory.path} can't be loaded: {error}"
             ) from error
@@ -109,11 +109,11 @@ class TransformerWorker:
 
     @property
     def dtype(self) -> str:
-        """What it computes in."""
+        """The number type that the encoder computes in."""
         return str(self._encoder.dtype).removeprefix("torch.")
 
     def warm_up(self) -> tuple[float, int]:
-        """Embed a text, because first steps take longer than others, and see what it took.
+        """Embed one text, as the first step takes longer than others, and measure its memory.
 
         On an accelerator the text is as long as the model takes, which is where a token takes most
         memory. On a CPU it is short: a long one would take some models minutes.
@@ -142,7 +142,7 @@ class TransformerWorker:
         return peak / tokens, free
 
     def _embed_words(self, words: int) -> int:
-        """Embed a text of so many words and return its tokens."""
+        """Embed a text of `words` words and return how many tokens it has."""
         [text] = self.tokenize(["warm " * words])
         self.embed([text.token_ids])
         return len(text.token_ids)

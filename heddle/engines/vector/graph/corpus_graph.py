@@ -1,7 +1,7 @@
 """The graph of a corpus directory: built, kept in one file, and followed while it serves.
 
-`DIR/index/graph` is derived from the corpus, as every index is: whatever is wrong with it, it is
-built again. That it exists says that the corpus is searched by a graph.
+`DIR/index/graph` is derived from the corpus, as every index is: a damaged one is built again. That
+the file exists says that the corpus is searched by a graph.
 """
 
 import logging
@@ -138,7 +138,7 @@ class FollowedGraph(FollowedSource[LiveGraph]):
 
         By what the corpus has: while the graph follows it, it holds chunks of the next revision.
 
-        Raises: InputError: nothing fits what it asks for.
+        Raises: InputError: no chunk fits the scope.
         """
         return self._scopes.at(scope, self.newest_revision())
 

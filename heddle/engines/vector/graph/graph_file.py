@@ -85,7 +85,7 @@ def _write(path: Path, index: GraphIndex) -> None:
 
 
 def _check(path: Path, arrays: dict[str, Any]) -> None:
-    """Refuse arrays that a search would leave: the checksum says only that nobody touched them."""
+    """Refuse arrays that lead a search out of bounds: a checksum shows only that none changed."""
     vectors, neighbours, entries = arrays["vectors"], arrays["neighbours"], arrays["entries"]
     count = len(vectors)
     is_sound = (

@@ -31,7 +31,7 @@ def near_neighbours(
 ) -> Iterator[Neighbours]:
     """Yield an approximate kNN graph: each cluster's members against those of the nearest ones.
 
-    A part of a cluster at a time, so that what it takes doesn't grow with the corpus.
+    A part of a cluster at a time, so the memory needed doesn't grow with the corpus.
 
     Args:
         vectors: what is searched among itself.

@@ -1,4 +1,4 @@
-"""A search graph that follows a corpus: what it was built of, what came since, what is gone."""
+"""A search graph that follows a corpus: its first vectors, those added since, those deleted."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ class LiveGraph:
 
     Args:
         graph: as it was built; None = none yet, then every search compares all vectors.
-        revision: what it covers, where there is no graph to say so.
+        revision: the corpus revision that is covered, where there is no graph to say so.
         problem: why there is none where one was expected.
     """
 

@@ -1,8 +1,8 @@
 """From a kNN graph to few, well-spread edges of a fixed degree, compiled by Numba.
 
-An edge is kept unless a nearer kept one leads closer to where it goes (the relative
-neighbourhood rule of HNSW and Vamana). Edges are then followed backwards too, so that what is
-nobody's near neighbour can still be reached, and pruned again.
+An edge is kept unless a nearer kept one leads closer to its target (the relative neighbourhood
+rule of HNSW and Vamana). Then each edge's reverse is added, so that a vector that is no other's
+near neighbour can still be reached, and the edges are pruned again.
 """
 
 import numba

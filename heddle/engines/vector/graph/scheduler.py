@@ -1,12 +1,12 @@
 """Which graph searches the next step extends, and how far. Pure: no graph, no device, no clock."""
 
-TOPM, TOPM_MAX = 64, 1024  # candidates that a search keeps: where nobody says, and at most
+TOPM, TOPM_MAX = 64, 1024  # candidates that a search keeps: by default, and at most
 EXTENDS_MAX = 1 << 31
 RUNNABLE = 8
 """Tasks that have begun and go on on a core, but for more urgent ones: more would only wait
 elsewhere. On a device all in flight go on together."""
 STRETCH = 32.0
-"""A search without a deadline should take no longer than so many times what it takes alone. That
+"""How long a search without a deadline should take at most, as a multiple of its time alone. That
 lets short ones pass long ones, and still no long one waits for ever."""
 
 

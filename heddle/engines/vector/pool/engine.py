@@ -1,4 +1,4 @@
-"""A pool in front of any search engine: what it admits, and when, is the pool scheduler's."""
+"""A pool in front of any search engine; the pool's scheduler decides which search runs when."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -46,12 +46,12 @@ class PooledEngine(SteppedEngine, Protocol):
 class PoolEngine:
     """Holds searches back until the scheduler gives them a slot of the engine behind it.
 
-    A parked search keeps its state: the engine is told to serve it after all others. Anything
-    but searches goes straight through.
+    A parked search keeps its state: the engine serves it after all others. All commands but
+    searches go straight through.
 
     Args:
         engine: carries searches out; it needs twice as many slots as the scheduler.
-        stage_of: tells which side asks.
+        stage_of: returns which side asks.
         scheduler: shares the slots.
         prefill_slo_s: how long a prefill search may take from its arrival [s].
         kv_link: what carries KV from prefill to decode.

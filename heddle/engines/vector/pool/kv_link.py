@@ -1,4 +1,4 @@
-"""How busy the links are that carry KV from prefill to decode, as a pool is told of it."""
+"""How busy the links from prefill to decode are, as the runtime reports it to a pool."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from heddle.engines.vector.pool.requests import PoolRequest
 
 CAUTION = 2.0
-"""A search may take so many times what is predicted before its deadline is missed. The searches
-that come next are not known, and find the slots taken by those that began late."""
+"""A search's assumed time over its predicted one, so that a slower search still ends in time. The
+searches that come next are not known, and find the slots taken by those that began late."""
 ROUNDS_MAX = 4  # of searches in all slots: those further behind are not looked at yet
 
 
@@ -16,8 +16,8 @@ def latest_start_s(
 ) -> float:
     """Return when the first waiting search has to start, for each of them to end in time [s].
 
-    They start least slack first, each in the slot that is free first, as if nobody else wanted
-    one. What follows a search that runs is not made later by waiting until that one ends.
+    They start least slack first, each in the slot that is free first, as if no other search wanted
+    one. A search that follows a running one is not delayed by waiting until that one ends.
 
     Args:
         now_s: the time now [s].
@@ -38,5 +38,5 @@ def latest_start_s(
 
 
 def own_latest_start_s(request: PoolRequest) -> float:
-    """Return when a search's slack turns negative; the order by slack, whatever the time is."""
+    """Return when a search's slack turns negative [s]; orders by slack at any time."""
     return request.deadline_s - CAUTION * request.alone_s

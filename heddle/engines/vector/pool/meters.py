@@ -30,7 +30,7 @@ class PoolMeters:
             self._prefill_waits_s.append(seconds)
 
     def ran(self, stage: Stage, work: float, seconds: float) -> None:
-        """Note how long a search ran that nobody parked."""
+        """Note how long a search ran that was never parked."""
         self._unit_s[stage] += LEARNT_SHARE * (seconds / work - self._unit_s[stage])
 
     def decoded(self, stalled_s: float, decoded_s: float) -> None:

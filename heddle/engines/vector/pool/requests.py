@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from enum import Enum
 
-DECODE_PATIENCE = 4.0  # a decode search may wait for so many times the SLO of a prefill search
+DECODE_PATIENCE = 4.0  # how long a decode search may wait, in SLOs of a prefill search
 
 
 class Stage(Enum):

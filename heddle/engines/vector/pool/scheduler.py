@@ -47,7 +47,7 @@ class PoolScheduler:
 
     @property
     def free(self) -> int:
-        """Slots that nobody runs in."""
+        """Slots without a search."""
         return self.slots - len(self._running)
 
     @property

@@ -17,7 +17,7 @@ _PART: Final = re.compile(r"(\d+)-of-(\d+)")
 
 
 class HeldFolder:
-    """A part's folder, made where it is missing, which nobody removes before `release`.
+    """A part's folder, made where it is missing; no process removes it before `release`.
 
     Raises: OSError: the disk refused.
     """

@@ -127,7 +127,7 @@ class ShardedPort:
             self._tasks[task_id] = Scattered(None, chosen)
         else:
             everyone = set(range(len(self.ports)))
-            # Where nobody is up, or all are needed, it waits for those that come back.
+            # Where no worker is up, or all are needed, the task waits for those that come back.
             chosen = up if up and self.lost_shard is LostShard.DEGRADE else everyone
             self._tasks[task_id] = Scattered(payload.topk, set(chosen))
             if payload.words is not None:
@@ -167,7 +167,7 @@ class ShardedPort:
         task.waiting.remove(number)
         if isinstance(event, Failed) and number in task.word_workers[-1:]:
             task.has_lost_words = True
-        if not (isinstance(event, Failed) and number in task.ends):  # what it found before stands
+        if not (isinstance(event, Failed) and number in task.ends):  # an earlier answer stands
             task.ends[number] = event
         if task.waiting or self._asks_again(task):
             return None

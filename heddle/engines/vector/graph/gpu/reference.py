@@ -11,7 +11,7 @@ HASH_FACTOR, HASH_SHIFT = 0x9E3779B1, 7
 def extend(graph: DeviceGraph, batch: Batch, parents: int) -> None:
     """Expand the nearest `parents` nodes of each topM that aren't expanded yet.
 
-    Every slot has parents * degree tasks, whatever it needs: dummies lead to row n, whose
+    Every slot has parents * degree tasks, even where it needs fewer: dummies lead to row n, whose
     distance is infinite. A visit that was forgotten costs a comparison, as the merge drops what
     is in the topM already.
 

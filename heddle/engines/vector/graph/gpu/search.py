@@ -44,7 +44,7 @@ class DeviceSearch:
     """Searches join and leave between two looks; each advance extends all slots together.
 
     On a GPU the extends between two looks are captured once and replayed, as their shapes never
-    change. A search finds the same whoever runs beside it.
+    change. A search's hits don't depend on the searches beside it.
 
     Args:
         graph: what is searched.
