@@ -1,4 +1,4 @@
-"""A primitive and what it is configured to do. (Teola §4.1)"""
+"""A primitive and its configuration. (Teola §4.1)"""
 
 import math
 from collections.abc import Callable, Mapping

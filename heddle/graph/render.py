@@ -11,7 +11,7 @@ ARROWS = {
 
 
 def render_text(graph: PGraph) -> str:
-    """Return one line a primitive, producers first, with its depth and what it waits for."""
+    """Return one line a primitive, producers first, with its depth and its incoming edges."""
     depth = depths(graph)
     lines = []
     for name in topological_order(graph):

@@ -71,7 +71,7 @@ def lower_rounds(
 
 
 def lower_round(rounds: Primitive, number: int, depth: int) -> PGraph:
-    """Return round `number`, from 1: a search, and the decoding that goes on with what it finds.
+    """Return round `number`, from 1: a search, and the decoding that continues with its hits.
 
     `rounds` is the primitive that waits for it, at depth `depth`.
     """

@@ -2,7 +2,7 @@
 
 Source: FusionRAG §3.2 (the question's own prefill); Teola §4.2, pass 3 (a prefill is split where a
     part of its prompt is known before the rest).
-Keeps: every primitive and every edge. What it adds is waited for by nobody.
+Keeps: every primitive and every edge. No primitive waits for those that it adds.
 """
 
 from dataclasses import dataclass, replace

@@ -303,7 +303,7 @@ def _reason(graph_pass: GraphPass, graph: PGraph) -> str:
 
 
 def _rewrite(rewrite: GraphPass, graph: PGraph) -> PGraph | None:
-    """Apply a pass and verify what it returns; whatever goes wrong is an InternalError."""
+    """Apply a pass and verify the graph it returns; every failure raises an InternalError."""
     try:
         rewritten = rewrite.apply(graph)
         return None if rewritten is None else check_rewrite(graph, rewritten)

@@ -22,7 +22,7 @@ A request in flight
 
 What may run
     `region_plan`       a lowered and optimised region of a workflow, cached for the next request
-    `primitive_plan`    one primitive of a region: what it waits for and what waits for it
+    `primitive_plan`    one primitive of a region: its producers and its consumers
     `readiness`         opens regions and finds the primitives whose inputs are complete
     `controls`          primitives that need no engine: callable edges, joined passages, rounds
     `pipeline`          readers of a list that begin with its first items

@@ -82,7 +82,7 @@ def per_invocation(
 ) -> tuple[Take, ...]:
     """Take one primitive's rows as a bundle, when the engine is idle. (Teola §7, baseline PO)
 
-    What runs in the background has no rows, and keeps nobody waiting.
+    Background primitives have no rows, and delay no other primitive.
     """
     if rows_in_flight or not pending:
         return ()

@@ -295,7 +295,7 @@ class Dispatcher:
                     self._send(lane, self.requests[take.request_id], take, now_s)
 
     def withdraw(self, request: Request) -> None:
-        """Take back whatever waits or is in flight for a request, or is kept for it."""
+        """Drop a request's queued primitives, its tasks in flight and its loaded KV."""
         self.long_prompts.drop(request.id)
         for load_id, port in request.loads.items():
             port.send(LeaveKv(load_id))

@@ -63,7 +63,7 @@ def fold(
 def passages_so_far(
     event: Progress, topk: int, passages: PassageSource | None, tenant: str
 ) -> tuple[Passage, ...]:
-    """Return the value of a search by meaning if what it has found by now is all that it finds."""
+    """Return the value of a search by meaning as if its partial hits were the final ones."""
     assert event.labels is not None, "partial hits without hits"
     assert event.distances is not None, "partial hits without distances"
     hits = Hits(event.labels, event.distances)

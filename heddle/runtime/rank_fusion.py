@@ -8,7 +8,7 @@ RANKED_MAX = 1024  # of each ranking, but for hits of more: as many as a graph's
 
 
 def ranked(topk: int) -> int:
-    """Return how many entries each ranking needs for so many fused ones."""
+    """Return how many entries each ranking needs for `topk` fused ones."""
     wanted = max(RANKED_MIN, RANKED_PER_HIT * topk)
     return max(topk, min(wanted, RANKED_MAX))
 

@@ -60,7 +60,7 @@ class RequestTable:
     def guard(
         self, request: Request, now_s: float, work: Callable[[*Args], None], *args: *Args
     ) -> None:
-        """Do work for a request: whatever goes wrong in it ends that request, and no other."""
+        """Do work for a request; an exception in it ends that request, and no other."""
         try:
             work(*args)
         except HeddleError as error:

@@ -36,7 +36,7 @@ RETRYABLE = (
 
 @dataclass(slots=True)
 class Retries:
-    """Sends failed primitives again where nobody can tell the difference.
+    """Sends failed primitives again where the answer comes out the same.
 
     A generation that has shown tokens goes on behind them: they are the end of its next prompt.
 

@@ -1,4 +1,4 @@
-"""Generations that retrieve while they decode: when the next round is due, and what it adds."""
+"""Generations that retrieve while they decode: when a round is due, and its added passages."""
 
 import re
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Rounds:
     def go_on(self, request: Request, run: PrimitiveRun, now_s: float) -> None:
         """Open the next round after a pause; after the last, write the whole text.
 
-        `run` stays open between two rounds, so whatever comes after the generation waits.
+        `run` stays open between two rounds, so the primitives after the generation wait.
         """
         config, store = rounds_config(run.primitive), request.store
         written = generated(store, round_key(run.primitive, "written", run.round))

@@ -1,7 +1,7 @@
 """The runtime: decides, never computes. One state machine for server and simulator.
 
-It knows no thread and no loop: whoever drives it calls `cycle(now_s)` whenever a frame has come
-in, a request was submitted, or the time it asked for has passed.
+It knows no thread and no loop: its driver calls `cycle(now_s)` whenever a frame has come in, a
+request was submitted, or the time it asked for has passed.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -61,7 +61,7 @@ class Look(NamedTuple):
 
     @property
     def chunk_ids(self) -> tuple[int, ...]:
-        """What it has found, nearest first."""
+        """The chunk ids of its partial hits, nearest first."""
         assert self.event.labels is not None, "a look without hits"
         return tuple(self.event.labels[0].tolist())
 
@@ -131,8 +131,8 @@ class Offered(NamedTuple):
 class Speculator:
     """Makes prompts of partial hits, and sends those that a cycle pass chooses.
 
-    A guess is a task whose end concerns nobody: it takes no credit, and its prompt takes it back
-    when it is sent itself. That, a request that ends and hits that change are all its ends.
+    A guess is a task whose end no primitive waits for, and it takes no credit. It is cancelled when
+    its prompt is sent, when its request ends, or when the hits change.
 
     Args:
         dispatcher: builds prompts and knows their lane.

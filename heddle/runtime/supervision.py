@@ -209,7 +209,7 @@ class LaneSupervisor:
         self.heard(now_s)
 
     def heard(self, now_s: float, beat: Heartbeat | None = None) -> None:
-        """Note a sign of life: any message, or a heartbeat with what it tells."""
+        """Note a sign of life: any message, or a heartbeat, whose report is kept."""
         self._heard_s = now_s
         self._excused_s = 0.0
         if beat is not None:
@@ -297,7 +297,7 @@ class LaneSupervisor:
         return GiveUp(f"{why}; tried once more in {self.limits.again_s:g} s", again)
 
     def watcher_failed(self, reason: str) -> GiveUp:
-        """Note that nobody watches over the lane any more, and what stopped the watcher."""
+        """Note that the lane's watcher has stopped, and why: the lane counts as failed."""
         self.reason, self.state = reason, LaneState.FAILED
         return GiveUp("nobody watches over it any more")
 

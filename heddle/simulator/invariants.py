@@ -1,4 +1,4 @@
-"""What must hold after every simulation, whatever went wrong during it."""
+"""The invariants that hold after every simulation, with all faults that it injected."""
 
 from collections.abc import Collection, Iterator
 

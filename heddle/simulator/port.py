@@ -32,7 +32,7 @@ STEP_S_MIN = 1e-5  # a step that only hands events over takes time too
 SLOWNESS = 20.0
 DELAY_S = 0.05
 HEARTBEAT_S = 0.5
-NOTICED_S_MAX = 2.0  # a dead lane is noticed at the latest after so long
+NOTICED_S_MAX = 2.0  # the longest time until a dead lane is noticed
 RESTART_S = 0.3
 SLOW_START_S = 20 * RESTART_S
 

@@ -46,7 +46,7 @@ class LlmShape:
 
 @dataclass(frozen=True, slots=True)
 class SearchShape:
-    """A graph search over one replica of the index, and what it answers.
+    """A graph search over one replica of the index, and the size of its answer.
 
     `extends` of `degree` neighbours each, one step a time for all slots together.
     """
@@ -92,7 +92,7 @@ def kv_tokens_max(gpu: Gpu, llm: LlmShape, gpus: int, share: float = 1.0) -> int
 
 
 def extend_s(gpu: Gpu, search: SearchShape, batch: int) -> float:
-    """Return how long one extend of so many searches takes, launch included [s]."""
+    """Return how long one extend of `batch` searches takes, launch included [s]."""
     compared = batch * search.degree
     flops, moved_bytes = 3 * compared * search.dims, 2 * compared * search.dims
     return gpu.launch_s + gpu.seconds(flops, moved_bytes)

@@ -226,7 +226,7 @@ def _random_passes(draws: random.Random) -> frozenset[str]:
 def undisturbed(scenario: Scenario) -> Scenario:
     """Return the same workload, one primitive a batch: nothing fails, is cut or in a hurry.
 
-    What a request of the scenario answers must be what it answers here.
+    A request must have the same answer under the scenario as here.
     """
     return replace(
         scenario,

@@ -177,7 +177,7 @@ def _with_data_edges(draft: Draft, writers: Mapping[str, NodeId], loops: bool) -
 def _is_jumped_to(draft: Draft, writer: NodeId, reader: NodeId) -> bool:
     """Whether only a callable edge after the writer leads to the reader.
 
-    A data edge would then run the reader whatever the callable says.
+    A data edge would then run the reader even where the callable leads elsewhere.
     """
 
     def drawn(node: NodeId) -> list[NodeId]:

@@ -45,7 +45,7 @@ ROLE_SLOTS: Final[Mapping[PromptRole, frozenset[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class DecodeRetrieval:
-    """When a generation pauses to retrieve, what it searches for, and how often and much at most.
+    """When a generation pauses to retrieve, its search's query, and the limits of both.
 
     In `query`, {answer} is the text so far and {sentence} the sentence that is being written.
     (FLARE, Jiang et al. 2023; Trinity §3.3)

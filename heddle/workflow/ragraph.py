@@ -468,7 +468,7 @@ class RAGraph:
 
 
 def _default_slot(node: NodeId) -> str:
-    """A slot for a generation nobody named: valid as a name, and no one else's."""
+    """Return a slot for a generation without one: a valid name that no other node has."""
     text = str(node)
     return f"output_{text}" if f"output_{text}".isidentifier() else f"output_{text.encode().hex()}"
 
