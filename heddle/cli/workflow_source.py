@@ -135,6 +135,6 @@ def _module(name: str, path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except HeddleError:
         raise
-    except Exception as error:  # whatever the user's code raises
+    except Exception as error:  # the user's code may raise anything
         raise WorkflowError(f"workflow {name!r}: {type(error).__name__}: {error}") from error
     return module

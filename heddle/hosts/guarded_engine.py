@@ -1,4 +1,4 @@
-"""An engine that a host can drive without fear: what it raises becomes Failed events."""
+"""An engine that never raises to its host: its exceptions become Failed events."""
 
 import logging
 import math

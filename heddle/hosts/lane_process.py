@@ -89,7 +89,7 @@ class StartedLane(Protocol):
 
     @property
     def progress(self) -> Progress:
-        """What it does while it is silent."""
+        """How the process advances while it sends no message."""
         ...
 
     def kill(self) -> None:
@@ -105,7 +105,7 @@ class ProcessGroup:
     """A process of a lane, leader of a group of its own, as the operating system knows it.
 
     Args:
-        spec: the lane's name, cores, memory and threads; the engines are told over the channel.
+        spec: the lane's name, cores, memory and threads; its engines come over the channel.
         fd: the lane's end of its channel; the process has a copy.
         seals: the channel's seals where it leads to another machine; empty = it has none.
 

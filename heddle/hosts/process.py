@@ -66,9 +66,10 @@ class ProcessLane:
         flags: those that its spec names.
     Raises: ConfigError: the settings of an engine can't be pickled.
 
-    The process starts at once; `wait_ready` raises what stopped it. Restarts need nobody's help:
-    tasks in flight fail with a message that starts with LANE_LOST, and what is sent meanwhile
-    waits for the new epoch. A thread that fails itself leaves the lane FAILED, never unwatched.
+    The process starts at once; `wait_ready` raises what stopped it. A dead process is restarted
+    without a call: tasks in flight fail with a message that starts with LANE_LOST, and what is
+    sent meanwhile waits for the new epoch. A thread that fails itself leaves the lane FAILED, never
+    unwatched.
     """
 
     def __init__(
@@ -220,7 +221,7 @@ class ProcessLane:
             self._pid = None
 
     def _watch(self, process: StartedLane) -> str:
-        """Serve a process to its end, whatever happens, and return why it ended."""
+        """Serve a process until it has ended, after errors too, and return why it ended."""
         try:
             self._greet(process.channel)
             reason = self._serve(process)
@@ -373,7 +374,7 @@ class ProcessLane:
             return
 
     def _pause(self, seconds: float) -> None:
-        """Wait so long, or until the lane is closed."""
+        """Wait for `seconds`, or until the lane is closed."""
         until_s = time.monotonic() + seconds
         while not self._closing and (left_s := until_s - time.monotonic()) > 0:
             self._bell.settimeout(left_s)

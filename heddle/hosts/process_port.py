@@ -99,7 +99,7 @@ class ProcessPort:
         """Tell the subscriber that frames wait."""
         try:
             self._wake()
-        except RuntimeError:  # its event loop is closed: nobody is left to read
+        except RuntimeError:  # the subscriber's event loop is closed
             _log.debug("engine %s: nobody reads its frames any more", self.name)
 
 

@@ -254,7 +254,7 @@ def _failed(call: _Call, error: BaseException) -> Failed:
 
 
 def _nobody() -> None:
-    """Nobody listens yet."""
+    """Stand in for a subscriber until there is one."""
 
 
 def _raised_at(error: BaseException) -> str:

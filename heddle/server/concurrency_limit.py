@@ -17,7 +17,7 @@ from heddle.server.wire import (
 )
 
 UNCOUNTED: Final = frozenset({"/health", "/metrics", "/ready", "/v1/live", "/version"})
-WAIT_S: Final = 1.0  # nobody knows when a client has read its answer
+WAIT_S: Final = 1.0  # a guess: when a client will have read its answer is unknown
 BODIES_BYTES_MAX: Final = 256 << 20  # of requests whose bodies are still coming
 HEADERS_MAX: Final = 100
 HEAD_BYTES_MAX: Final = 32 << 10

@@ -1,4 +1,4 @@
-"""A request's events as server-sent events, ended by whoever leaves first."""
+"""A request's events as server-sent events, until the request ends or its client disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

@@ -85,7 +85,7 @@ async def read_open(request: Request, kind: type[OB]) -> OB:
 
 
 async def _body(request: Request) -> bytes:
-    # The announced length spares the transfer, but nobody has to announce one.
+    # An announced length spares the transfer of a body that is too long; it is optional.
     announced = request.headers.get("content-length", "0")
     body = bytearray()
     if announced.isdecimal() and int(announced) <= BODY_BYTES_MAX:

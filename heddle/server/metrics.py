@@ -38,7 +38,7 @@ from heddle.runtime.supervision import LaneHealth, LaneState
 
 
 class Name(NamedTuple):
-    """A metric's name, without the suffix `_total` of counters, and what it says."""
+    """A metric's name, without the suffix `_total` of counters, and its help text."""
 
     name: str
     help: str
@@ -250,7 +250,7 @@ def _answers(state: AnswerCacheState) -> Iterator[Metric]:
 
 
 def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
-    """Yield what each engine has to do, and what it told last."""
+    """Yield each engine's open work, and the load of its newest frame."""
     tasks = GaugeMetricFamily(
         "heddle_engine_tasks",
         "Primitives that wait for an engine's credits, and tasks that it has.",

@@ -177,7 +177,7 @@ def error_status(error: HeddleError) -> int:
 def error_headers(error: HeddleError) -> dict[str, str]:
     """Return the headers that go with an error: when to come back, and whether to.
 
-    OpenAI's clients send again whatever ended with 500 or more, unless `x-should-retry` says no.
+    OpenAI's clients retry every status of 500 or more, unless `x-should-retry` is "false".
     """
     if isinstance(error, DeadlineExceeded):
         return {"x-should-retry": "false"}

@@ -54,7 +54,7 @@ class Channel:
     def push(self, message: object) -> None:
         """Send without ever blocking; what doesn't fit becomes the tail. The tail must be empty.
 
-        Raises: ChannelClosed, MessageTooLarge; whatever pickle raises.
+        Raises: ChannelClosed, MessageTooLarge, and any error of pickle's.
         """
         packet = self._framing.encode(message)
         with self._lock:
@@ -70,7 +70,7 @@ class Channel:
     def send(self, message: object) -> None:
         """Send and wait until the socket has taken all of it.
 
-        Raises: ChannelClosed, MessageTooLarge; whatever pickle raises.
+        Raises: ChannelClosed, MessageTooLarge, and any error of pickle's.
         """
         packet = self._framing.encode(message)
         with self._lock:
@@ -118,7 +118,7 @@ class Channel:
         return ring
 
     def hang_up(self) -> None:
-        """Tell the other side that nothing more comes; what it sent can still be received."""
+        """Shut the connection down both ways; messages in flight here can still be received."""
         with contextlib.suppress(OSError):  # it hung up first
             self._socket.shutdown(socket.SHUT_RDWR)
 
