@@ -108,7 +108,7 @@ class WaitingOnly:
 
 @dataclass(frozen=True, slots=True)
 class OwnDeadline:
-    """Predicted finish that looks at nobody but the new query."""
+    """Predicted finish that considers only the new query's deadline."""
 
     def choose(self, ticket: Ticket, lanes: Sequence[LaneQueue], now_s: float) -> LaneQueue | None:
         """Return the first lane that would be done in time."""

@@ -59,7 +59,7 @@ from heddle.evals.question import EvalQuestion
 
 # Of each data set; the real prompts are five times as long.
 QUESTIONS: Final = {READER_NOTES: 250, "wiki_multihop": 50}
-# Kinds that a model guesses, so that no policy can be told from another by them.
+# Kinds that a model guesses, so they show no difference between policies.
 GUESSED: Final = {(READER_NOTES, READER): ("comparison",)}
 TOP_N: Final = 10
 TOP_NS: Final = (2, 5, 10, 15)

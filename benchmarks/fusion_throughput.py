@@ -1,12 +1,12 @@
 """Requests a second that are answered in time: prefix cache, CacheBlend, FusionRAG, disk tier.
 
 In time: all requests but one in ten, rounded up, have their first token within three times what
-full attention takes for it with nobody else there (the median of five). The largest such rate is
+full attention takes for it with no other request (the median of five). The largest such rate is
 searched five times, each time with other arrivals; in each the contenders take turns, with the same
 prompts at the same moments. Figures are medians of the five, ratios are taken within each, and
-their range is shown. Requests come for as many seconds whatever the rate; a run ends as soon as
-nothing to come could change whether it is in time, and its other figures are of what was answered
-by then. Each has a new engine, whose prefix cache holds what prompts have in common before their
+their range is shown. Requests come for the same number of seconds at every rate. A run ends as soon
+as no later request could change whether it is in time; its other figures are of the requests
+answered until then. Each has a new engine, whose prefix cache holds what prompts share before their
 passages. Times are real ones, from the moment a request was to come; weights are random, for this
 is about time. Answers have 16 tokens. fp32 on the CPU.
 
@@ -28,7 +28,7 @@ twice as long to prefill as to load, and there is something to load (a 7B's take
 of 4 of 48 chunks of 128 tokens, else as Poisson's. Host memory holds a third of them and is empty
 at the start, the page cache is dropped, the disk tier is held to 100 MB/s.
 * async: loads run beside the engine's steps, behind other prompts they cost nothing;
-* blocking: the engine takes no step until what it has asked for is there.
+* blocking: the engine takes no step until all loads that it has started have ended.
 Both prefill what they predict to be sooner there so.
 
 Cut, to end within 15 minutes on two cores: the model is 8 layers of 256; requests come for 9 times
@@ -176,9 +176,9 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """A model and what it is asked; `store_for` gives each run of a contender its chunk KV.
+    """A model and its prompts; `store_for` gives each run of a contender its chunk KV.
 
-    The latter needs the time of full attention for a prompt [s].
+    `store_for` needs the time of full attention for a prompt [s].
     """
 
     name: str
@@ -255,7 +255,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
 
 
 def _cases(sizes: Sizes, seed: int) -> Iterator[Case]:
-    """Yield one case after another; what it has stored goes when the next one is asked for."""
+    """Yield one case after another; a case's stored KV is removed before the next is made."""
     model = random_llama(sizes.shape, seed, CONTEXT_TOKENS_MAX)
     poisson = [
         _poisson(

@@ -13,11 +13,11 @@ AVX2, fp32 is run again held to it, with the chunks' KV in host memory.
 --tier host, --tier disk (default: both, on CUDA host): where the chunks' KV lies. On `disk` a new
 engine knows their files only, and the system's page cache is dropped before each prompt. (fig. 19)
 
-question: what it sees when it selects. alone: only itself. ahead: only itself, and it has run
+question: the tokens it sees when it selects. alone: only its own. ahead: only its own, and it ran
 while its passages were looked for, as a server does where retrieval takes longer than `asking_s`;
 the clock starts when the passages are there. with_context: the reused chunks.
 
---device cpu (what it takes by itself): two small shapes; the headline is the worse of the two over
+--device cpu (the default): two small shapes; the headline is the worse of the two over
 torch's causal SDPA, its question alone and not ahead; beside it `..._ahead`, and `own_...` over the
 engine's own full attention, all of the first number type. `worst_...` is the smallest of all
 number types and instructions, `full_attention_x_torch` the longest time of the engine's own full

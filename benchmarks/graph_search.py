@@ -69,7 +69,7 @@ CAPACITY_TURNS: Final = 3
 SLOTS: Final = 64
 GPU_SETS: Final = ((1_000_000, 384), (10_000_000, 96))
 GPU_QUERIES: Final = 1000
-TOLD_FROM: Final = 500_000  # vectors, from which a build tells how far it is
+TOLD_FROM: Final = 500_000  # vectors, from which a build prints its progress
 
 
 Run = Generator[float, None, list[float]]

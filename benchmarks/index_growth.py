@@ -2,7 +2,7 @@
 
 Over N synthetic vectors of 384 dimensions in the default kind (codes, float16 refinement):
 - `open_s`: opening the saved index as a lane does, and with 2 % and 20 % of N added to the corpus
-  since. So long a tail is met after a run that was stopped before it saved; the lane saves it
+  since. A tail of 20 % is met after a run that was stopped before it saved; the lane saves it
   beside its searches, once. What reading the vectors from SQLite takes is not in it.
 - `follow_ms`: a step in which a lane that serves brings in some of 2 % new vectors, by CPU time.
 - `save_s`: writing the whole index anew, as a background thread does after 2 %.

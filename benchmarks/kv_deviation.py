@@ -161,7 +161,7 @@ def _measure(model: ReusingModel, question: EvalQuestion) -> Measured:
     places = [np.arange(length) * PARTS // length for length in lengths]
     chunks = np.arange(len(lengths)) * PARTS // len(lengths)
     selected = {
-        # Stored KV is as it was, so whatever differs has been computed anew.
+        # Reused KV equals the stored one, so each token whose KV differs was computed anew.
         name: _squares(model.prompt_kv(question, reuse), reused[RAW])[-1, tokens] > 0
         for name, reuse in SELECTING.items()
     }

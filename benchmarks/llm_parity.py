@@ -199,7 +199,7 @@ class RecordingWorker(TransformersWorker):
 
 
 class Serving:
-    """An engine over a loaded model, and what it has answered."""
+    """An engine over a loaded model, and its answers."""
 
     def __init__(
         self,

@@ -81,7 +81,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """One run of one contender, and what it ran on."""
+    """One run of one contender: its times, number type, device and threads."""
 
     seconds: float
     cpu_seconds: float

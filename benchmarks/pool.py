@@ -186,7 +186,7 @@ def run(quick: bool, seed: int) -> dict[str, object]:
             rows.append({"decode_interval_s": interval_s, "policy": policy.value, **values})
             worst[policy] = _worse(worst.get(policy, values), values)
     adaptive = worst[PoolPolicy.ADAPTIVE]
-    # Of the static ones, the one that comes nearest to doing both, whatever the interval.
+    # Of the static ones, the one that comes nearest to doing both, by its worst interval.
     best = max((worst[policy] for policy in STATIC), key=_both)
     headline = {
         "slo_met": adaptive["slo_met"],

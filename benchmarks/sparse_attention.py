@@ -4,11 +4,11 @@ Who is compared with whom: one layer's attention for a share of the positions of
 see all keys before them, as recomputing selected tokens needs it. heddle: what the engine runs,
 the Triton kernel on CUDA (ADR 11), on a CPU the compiled one over chunks that were stored elsewhere
 (ADR 23); keys lie in pages, in runs of 256 in no order; storing the new keys is counted. On a CPU,
-what it could do instead: copies, the compiled kernel over chunks that were turned and copied before
+two alternatives: copies, the compiled kernel over chunks that were turned and copied before
 (not counted); gathered, chunks brought together and turned for torch, which it does without a C
 compiler. causal: SDPA over all positions, what full attention computes. masked: SDPA of the same
 queries with a mask. flex: FlexAttention, compiled (CUDA). What a step needs once for all its layers
-is not counted for anyone (heddle's plan, masks, block masks; `prepare_ms` tells it). The others get
+is not counted (heddle's plan, masks, block masks); `prepare_ms` shows it. The other contenders get
 contiguous keys, the masked one expanded to all heads. All give the same numbers (`rel_diff`).
 
 `--device cuda`: 32 heads of 128 over 8 KV heads, bfloat16, 32k keys; more rows: sixteen decodes,

@@ -68,7 +68,7 @@ class Query:
 
 
 class Searcher(Protocol):
-    """One of the two ways to serve. `step` does some work and returns what it has finished."""
+    """One of the two ways to serve. `step` does some work and returns the finished queries."""
 
     @property
     def has_work(self) -> bool:
@@ -215,7 +215,7 @@ class SubStages:
     """Our engine; the pass sets the length of its steps by what queries took, as in a server.
 
     Args:
-        index: what it searches.
+        index: the vectors that are searched.
         slots: queries under way at most.
     """
 
@@ -270,7 +270,7 @@ class Whole:
     """FAISS over all that waits, whole searches at once.
 
     Args:
-        index: what it searches.
+        index: the vectors that are searched.
         tells_each_call: its results come call by call, else with the last call for a batch.
     """
 
@@ -296,7 +296,7 @@ class Whole:
         return ended
 
     def _call(self, nprobe: int) -> dict[int, Found]:
-        """Search for all in the batch that ask for so many clusters."""
+        """Search for all queries of the batch that ask for `nprobe` clusters."""
         group = [n for n, query in self._batch.items() if query.nprobe == nprobe]
         vectors = np.concatenate([self._batch.pop(number).vector for number in group])
         distances, labels = one_shot(self._index, vectors, K, nprobe)

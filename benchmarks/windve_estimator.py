@@ -6,8 +6,8 @@ rows of linear regression imply. A burst takes α·C + β, times noise; some tak
 is right when it is off by no more than one query or 5 %. Then the device becomes 1.4 times as
 slow at once, and `LaneCost` has 64 batches of mixed sizes to follow it (drift).
 
-Beside: ordinary least squares over 15 evenly spread bursts, as the paper has it, which has to be
-told how far to go; and the stress test of eqs. 7-8 in steps of 8, with what each one costs.
+Beside: ordinary least squares over 15 evenly spread bursts, as the paper has it, which needs the
+largest burst as a setting; and the stress test of eqs. 7-8 in steps of 8, with what each one costs.
 
 `within_bound` is the smallest share of seeds that were right, over lanes, SLOs and conditions.
 The estimator's constants were chosen on other seeds, those below a million; `tuned_within_bound`

@@ -50,7 +50,7 @@ class InfinityEncoder:
             device="cpu",
             dtype="float32",
             batch_size=rows,
-            bettertransformer=False,  # transformers has dropped what it calls
+            bettertransformer=False,  # it calls a function that transformers has removed
             model_warmup=False,
             trust_remote_code=False,
         )

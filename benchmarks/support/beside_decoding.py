@@ -89,7 +89,7 @@ CELLS: Final = (
 
 @dataclass(slots=True)
 class Decoding:
-    """Keeps so many sequences decoding on a port and notes the time between their tokens.
+    """Keeps `sizes.sequences` sequences decoding on a port and notes the time between their tokens.
 
     Mutates: `start`, `take_in` and `stop` send tasks and fill `gaps_s`.
     """

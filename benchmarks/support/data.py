@@ -23,7 +23,7 @@ def rows(name: str) -> Iterator[dict[str, Any]]:
 
 
 def made_from(kind: str, ingredients: Mapping[str, object], *, by_model: bool = False) -> Path:
-    """Return the cache folder of something, keyed by the hash of what it is made from.
+    """Return the cache folder of computed data, keyed by the hash of its ingredients.
 
     Args:
         kind: the start of the folder's name.

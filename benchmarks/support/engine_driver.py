@@ -35,7 +35,7 @@ class EngineDriver:
         mode: Optimizations = Optimizations.OFF,
         report_every: int = 0,
     ) -> int:
-        """Start a task and return its id; it reports every so many tokens, 0 = not at all."""
+        """Start a task and return its id; it reports every `report_every` tokens, 0 = never."""
         task_id, self._next = self._next, self._next + 1
         task = Task(task_id, kind, Identity(task_id, "bench"), payload, optimizations=mode)
         self._engine.apply(Admit(task, report_every))

@@ -125,7 +125,8 @@ def _cagra_rows(
 ) -> Iterator[dict[str, Any]]:
     """Yield recall and speed of cuVS CAGRA over the same float16 vectors, all queries at once.
 
-    Written by its documentation (cuvs.neighbors.cagra); it doesn't say what it reads.
+    Written by its documentation (cuvs.neighbors.cagra), which doesn't say how many vectors a search
+    reads.
     """
     try:
         cagra: Any = importlib.import_module("cuvs.neighbors.cagra")

@@ -19,7 +19,7 @@ from heddle.evals.context import sample
 from heddle.evals.dataset import Dataset
 from heddle.runtime.neighbours import neighbours_of
 
-POOL_QUESTIONS: Final = 250  # neighbours are looked for among the passages of so many
+POOL_QUESTIONS: Final = 250  # whose passages are searched for neighbours
 SPARE: Final = 8  # looked at beyond what is asked for: equal texts count once
 
 

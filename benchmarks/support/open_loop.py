@@ -49,7 +49,7 @@ class Served:
 
 
 def late_max(requests: int) -> int:
-    """Return how many of so many requests may be late: one in ten, rounded up.
+    """Return how many of `requests` requests may be late: one in ten, rounded up.
 
     Where few come, one that is late by chance decides nothing.
     """

@@ -15,8 +15,8 @@ class RateSearch:
 
     Args:
         start: the first rate to try.
-        precision: done when the smallest rate that misses is at most so many times the largest
-            that meets.
+        precision: done when the smallest rate that misses is at most `precision` times the
+            largest that meets.
 
     No rate is tried that is more than `SPAN_MAX` times away from the start: `best` is 0 where none
     meets the bound, and the largest that was tried where all do.
