@@ -87,7 +87,7 @@ class Copy:
                 shutil.copytree(ROOT / name, folder / name, ignore=ignored)
             else:
                 shutil.copy(ROOT / name, folder / name)
-        # A cached module is told from a changed one by its size and its second.
+        # Python checks a cached module only against its source's size and mtime in whole seconds.
         own = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(folder)}
         self._environment = {**os.environ, **own}
         code = "import heddle; print(heddle.__file__)"
