@@ -30,7 +30,7 @@ def test_indexing_is_interrupted_and_goes_on(start, tmp_path: Path):
     barges = tmp_path / "barges.jsonl"
     rows = [
         {"id": f"barge-{number}", "title": f"Barge {number}", "text": f"Slate for lock {number}."}
-        for number in range(1024)  # so many that it can't be done before it is told to stop
+        for number in range(1024)  # more than are embedded before SIGINT arrives
     ]
     barges.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     corpus = tmp_path / "corpus"

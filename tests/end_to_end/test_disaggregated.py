@@ -1,4 +1,4 @@
-"""Prompts computed on one lane and answered on another: the same answers, whatever is lost."""
+"""Prompts computed on one lane and answered on another: the same answers, after lost lanes too."""
 
 import contextlib
 import os
@@ -137,7 +137,7 @@ def test_a_cancelled_answer_leaves_no_page_on_either_lane(lanes: Server):
 def test_a_lane_that_dies_with_a_prompt_on_its_way_costs_a_retry(lanes: Server, name: str):
     expected = lanes.app("oneshot").invoke(QUESTION)
     pid = pid_of(lanes, name)
-    os.kill(pid, signal.SIGSTOP)  # whatever it is sent now waits in its socket
+    os.kill(pid, signal.SIGSTOP)  # commands sent from now on wait in its socket
     handle = lanes.submit("oneshot", QUESTION)
     tasks = 2 if name == PREFILL else 1  # the prompt's, too, or the answer's alone
     eventually(lambda: lanes.state().engines["llm"].tasks_by_lane[name] == tasks)

@@ -1,4 +1,4 @@
-"""Speed never changes an answer (fp32), and nobody's cache shows through to somebody else."""
+"""Optimisations never change an answer (fp32), and no tenant can observe another one's cache."""
 
 from pathlib import Path
 

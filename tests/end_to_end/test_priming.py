@@ -429,7 +429,7 @@ def test_neighbours_of_a_deleted_chunk_are_primed_anew_once_they_are_met(own: Pa
         shown = server.health()["repriming"]
         told = {"waiting": 0, "primed": len(stale.unprimed), "failed": 0, "dropped": 0}
         assert shown == {**told, "problem": ""}
-        # What is left are chunks that nobody has met; the others are as `prime` makes them.
+        # The chunks left are those that no prompt has used; the others are as `prime` makes them.
         computed = server.prime(NEIGHBOURS).computed
         assert computed == {RAW: 0, PRIMED: lost - len(stale.unprimed)}
 

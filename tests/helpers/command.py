@@ -13,7 +13,7 @@ from tests.helpers.server_state import eventually
 
 
 class Command:
-    """A running `heddle` and what it has said so far."""
+    """A running `heddle` and its output so far."""
 
     def __init__(self, arguments: Sequence[object]) -> None:
         self.process = subprocess.Popen(

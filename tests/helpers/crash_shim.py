@@ -19,7 +19,7 @@ PAGE = 512  # the unit in which a write may be torn: a disk's sector
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file's content by then; what was there before is overwritten."""
+    """A file's whole content after a write; its earlier content is overwritten."""
 
     path: str
     content: bytes
@@ -113,7 +113,7 @@ class Recorder:
 
 @dataclass(slots=True, eq=False)
 class File:
-    """A file, whatever its names: what is safe, and what was written since, None = nothing."""
+    """A file under all its names: its synced content, and the newer one, None = none is newer."""
 
     synced: bytes = b""
     written: bytes | None = None

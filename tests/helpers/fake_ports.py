@@ -59,7 +59,7 @@ class ManualClock:
 
 
 class FakePort:
-    """An EnginePort that answers at once, holds what `holds` says, and does what it is told.
+    """An EnginePort that answers at once, except the tasks that `holds` selects.
 
     `texts` maps a node to what its generations write, one after another, the last again and
     again: texts, or results such as the rounds of one generation. `tokens` says how many pieces

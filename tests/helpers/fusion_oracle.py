@@ -1,7 +1,7 @@
 """Sparse recompute without pages, slots or stored rotations: transformers' layers in a loop.
 
-Keys are kept before RoPE, so a key at any position is turned there afresh: whatever the engine
-does with rotations must come to the same. Shapes: KV [layers, kv_heads, tokens, head_dim].
+Keys are kept before RoPE, so a key at any position is turned there afresh: the engine's stored
+rotations must give the same keys. Shapes: KV [layers, kv_heads, tokens, head_dim].
 """
 
 import sys

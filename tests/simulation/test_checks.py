@@ -141,7 +141,7 @@ def _broken(seed):
 
 
 def forget_the_pages_before(self, token_ids, page_count):
-    """A cached page is found by its own tokens, whatever came before them."""
+    """A cached page is found by its own tokens alone, without the tokens before them."""
     size = self._page_size
     for page in range(len(self._digests), page_count):
         self._digests.append(repr(token_ids[page * size : (page + 1) * size]).encode())

@@ -115,7 +115,7 @@ class Cut:
 def serve(corpus: Corpus, passes: tuple[Cut, ...]) -> tuple[list[object], int, object]:
     """Run all queries; return the passages, the engine's frames and the budget it was given."""
     worker = FollowedIvf(LiveIndex.build(corpus, kind=IndexKind.FLAT), corpus, 256, 1)
-    # Steps as long as a whole search by default: whatever is shorter comes from the pass.
+    # Steps as long as a whole search by default: every shorter one comes from the pass.
     engine = ivf_engine("vector", 1, worker, PerfClock(), substage_budget_s=10.0)
     queries = corpus.rows[:QUERIES] + 0.05
 

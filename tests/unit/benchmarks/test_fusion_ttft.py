@@ -1,4 +1,4 @@
-"""fusion-ttft: what it measures fits where it is to run, and it says where it can't."""
+"""fusion-ttft: its cases fit into the memory they run in; a missing device is reported."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The replay of embed-admission: nobody is lost, and times are the clock's."""
+"""The replay of embed-admission: every query is answered, and times are the clock's."""
 
 import random
 

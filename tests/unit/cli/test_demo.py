@@ -1,4 +1,4 @@
-"""What the demo tells of its questions."""
+"""The demo's report on its questions."""
 
 import pytest
 

@@ -31,7 +31,7 @@ def notes(tmp_path):
 
 @pytest.fixture
 def serve(monkeypatch):
-    """Put a server in the place of the real one; return what it was started with."""
+    """Replace the real server by a fake one; return the configs that servers were started with."""
     started = []
 
     def use(reply):

@@ -1,4 +1,4 @@
-"""What `heddle profile` says of lanes, and what it refuses."""
+"""`heddle profile`: its report on lanes, and the arguments that are refused."""
 
 import math
 from argparse import ArgumentTypeError

@@ -398,7 +398,7 @@ ACTIONS = st.lists(
 @settings(max_examples=40, deadline=None)
 @given(actions=ACTIONS)
 def test_a_derived_index_that_replays_equals_one_built_anew(tmp_path_factory, actions):
-    """Whatever happens, incremental replay and a fresh read see the same whole documents."""
+    """After any actions, incremental replay and a fresh read see the same whole documents."""
     with CorpusStore.open(tmp_path_factory.mktemp("corpus"), create=True) as store:
         store.set_embedder(STAMP)
         held: set[int] = set()

@@ -1,4 +1,4 @@
-"""The stretch keeps the share of late answers down, whatever makes them late."""
+"""The stretch keeps the share of late answers down, for every cause of lateness."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""verify() catches what it says, and drawing is stable."""
+"""verify() refuses each documented fault, and drawing is stable."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""How a lane tells a hung step from one that waits for a core."""
+"""How a lane distinguishes a hung step from one that waits for a core."""
 
 import os
 import socket

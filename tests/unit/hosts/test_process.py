@@ -313,7 +313,7 @@ def test_what_a_lost_lane_had_started_goes_with_it() -> None:
         lane.ports["echo"].send(admit(1, FORK))
         child = value(reader.endings(1)[0])
         assert isinstance(child, int)
-        # The child holds the lane's socket open, so only the silence tells of the crash.
+        # The child holds the lane's socket open, so only the silence reveals the crash.
         lane.ports["echo"].send(admit(2, CRASH))
         assert LANE_LOST in failure(reader.endings(2)[0])
         wait_until_gone(child)

@@ -1,4 +1,4 @@
-"""A vector lane that is killed: what it acknowledged is found, what was on its way is stored."""
+"""A killed vector lane: acknowledged passages are found, those on their way are stored."""
 
 import os
 import signal

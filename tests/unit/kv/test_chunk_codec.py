@@ -1,4 +1,4 @@
-"""Stored KV comes back as computed, and what it has lost is measured."""
+"""Stored KV comes back as computed, and its rounding error is measured."""
 
 import math
 

@@ -15,7 +15,7 @@ BLOCK = object()
 
 
 def record(number, seen=b""):
-    """Return one of five chunks of 1 to 13 tokens; `seen` tells two of its KVs apart."""
+    """Return one of five chunks of 1 to 13 tokens; `seen` separates two KVs of one chunk."""
     return ChunkRecord(bytes([number]), b"chunk", 1 + 3 * number, 9, context=(seen,))
 
 

@@ -1,4 +1,4 @@
-"""Found, fetched, loaded aside, written behind, forgotten: with whatever a disk may do."""
+"""Entries are found, fetched, loaded aside, written behind and forgotten, on faulty disks too."""
 
 import logging
 import os
@@ -601,7 +601,7 @@ def test_a_disk_that_fills_up_ends_the_writing_and_nothing_else(tmp_path, monkey
         assert store.stats().unwritten == 1
         assert look(store, 2).tier is look(store, 3).tier is Tier.HOST
         assert len(files_in(tmp_path)) == 1
-        bell.wait()  # what has changed is told
+        bell.wait()  # the failed write is reported
         assert "No space left" in store.notes[0]
         assert store.fetch(key(1)) is Fetch.LOADING
         bell.wait()
@@ -971,7 +971,7 @@ def test_a_load_under_way_is_as_far_off_as_it_was_foretold(tmp_path):
 
 
 class ReadClock(Clock):
-    """A read takes so long by this clock."""
+    """A clock on which every read of a chunk takes `read_s`."""
 
     def __init__(self, monkeypatch, read_s):
         self.time_s, self.read_s = 0.0, read_s
@@ -1003,7 +1003,7 @@ def test_a_store_that_opens_finds_out_how_fast_its_disk_is(tmp_path, monkeypatch
 
 
 def test_after_a_while_without_a_load_the_first_chunk_asked_for_is_loaded(tmp_path, monkeypatch):
-    """A disk that was slow when it was measured may be fast now; whoever asked doesn't wait."""
+    """A disk that was slow when it was measured may be fast now; the caller doesn't wait."""
     filled(tmp_path, 1, 2, 3)
     clock, bell = ReadClock(monkeypatch, read_s=3.0), Bell()
     store = ChunkStore(settings(tmp_path), "m", clock)

@@ -22,7 +22,7 @@ def read(it, *ends, start_s=0.0, nbytes=MB):
 
 
 def read_in_turns(it, count, rate, threads, nbytes=MB):
-    """Keep so many threads reading from a disk that serves them in turns; returns the end [s]."""
+    """Keep `threads` threads reading from a disk that serves them in turns; return the end [s]."""
     now_s = 0.0
     for _ in range(threads):
         it.begin(0.0)

@@ -1,4 +1,4 @@
-"""A question runs ahead of the prefill that waits for passages, and nobody waits for it."""
+"""A question runs ahead of the prefill that waits for passages, and no primitive waits for it."""
 
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.pgraph import Edge, EdgeKind

@@ -36,7 +36,7 @@ GRAPH = PGraph(
 
 
 class Rewrite:
-    """A graph pass that does as it is told."""
+    """A graph pass that calls `rewrite`."""
 
     def __init__(self, name, rewrite, clock=None):
         self.name, self._rewrite, self._clock = name, rewrite, clock

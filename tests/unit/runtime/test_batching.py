@@ -1,4 +1,4 @@
-"""Which primitives go first: Teola's figure 7, its baselines, and that nobody starves."""
+"""Which primitives go first: Teola's figure 7, its baselines, and no request starves."""
 
 import pytest
 from hypothesis import given

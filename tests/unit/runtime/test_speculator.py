@@ -1,4 +1,4 @@
-"""Prompts are computed while their search runs, cost nobody anything, and change no answer."""
+"""Prompts are computed while their search runs, delay no other request, and change no answer."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def is_guess(task):
 
 
 class Searching(RunningSearches):
-    """A bench whose searches run on until they are told to end; guesses, too, where `held`."""
+    """A bench whose searches run on until the test ends them; guesses, too, where `held`."""
 
     def __init__(self, *, held=False, **options):
         writes = options.pop("writes", False)
@@ -67,7 +67,7 @@ def test_the_prompt_is_computed_while_the_search_runs(oneshot):
     assert told.gain_s > 0
     assert answer.text == "hello"
     assert bench.llm.sent(Cancel) == []
-    # The receipt counts the prompt once, whatever went ahead of it.
+    # The receipt counts the prompt once, without the guesses before it.
     assert answer.receipt.prompt_tokens == 10
     assert len([s for s in answer.receipt.spans if s.name == "answer.prefilling@0"]) == 1
 

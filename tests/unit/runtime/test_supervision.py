@@ -1,4 +1,4 @@
-"""The supervisor decides from what it is told, on any clock."""
+"""The supervisor decides from its arguments alone, on any clock."""
 
 import pytest
 from hypothesis import given

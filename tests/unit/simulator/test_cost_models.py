@@ -1,4 +1,4 @@
-"""The cost-model workers answer the same whatever shares a step, and charge for what they do."""
+"""The cost-model workers answer the same in every batch, and charge for their work."""
 
 import random
 
@@ -32,7 +32,7 @@ def device():
 
 class TestLlm:
     def run(self, worker, tokens, runs, start=0):
-        """Send tokens[start:] through the worker in one step; return what it draws."""
+        """Send tokens[start:] through the worker in one step; return the drawn token."""
         slots = np.concatenate([np.arange(r.start, r.start + r.length) for r in runs])
         queries = len(tokens) - start
         row = BatchRow(0, queries, len(tokens), runs, Draw())

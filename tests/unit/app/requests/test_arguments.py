@@ -1,4 +1,4 @@
-"""What `submit` takes, and how it says what it doesn't."""
+"""The arguments that `submit` takes, and its errors for all others."""
 
 from fractions import Fraction
 

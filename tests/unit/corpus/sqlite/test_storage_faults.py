@@ -206,7 +206,7 @@ while True:
     "acknowledged", [1, 20, *(pytest.param(n, marks=pytest.mark.nightly) for n in (7, 33))]
 )
 def test_a_killed_writer_leaves_whole_transactions_and_the_next_goes_on(tmp_path, acknowledged):
-    """SIGKILL at some moment after so many acknowledged documents, several times over."""
+    """SIGKILL at some moment after `acknowledged` acknowledged documents, twice in a row."""
     total = 0
     for _ in range(2):
         writer = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""The engine over a worker without a model: one terminal event a task, whatever happens."""
+"""The engine over a worker without a model: one terminal event a task, after faults too."""
 
 import itertools
 import math

@@ -66,7 +66,7 @@ class Rig:
         self.woken += 1
 
     def run(self) -> list[Event]:
-        """Step all lanes until nothing is left; return what the runtime was told."""
+        """Step all lanes until nothing is left; return the events that the runtime received."""
         told: list[Event] = []
         while any([host.step_once(self.clock.time_s) for host in self.hosts]):
             told += self.told()

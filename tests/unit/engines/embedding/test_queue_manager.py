@@ -213,7 +213,7 @@ def test_who_comes_again_after_the_wait_is_admitted_by_lanes_that_went_on(
     if isinstance(refused, Busy):
         assert 0 < refused.wait_s <= 3.1
         for number in range(len(loads)):
-            manager.end(number)  # by then the lane is through
+            manager.end(number)  # after `wait_s` the lane has finished
         manager.admit(query(1000, refused.wait_s + slo_s, length=length), refused.wait_s)
     elif refused is not None:
         assert FAST.predict_s(BatchShape.uniform(1, length)) > slo_s

@@ -1,4 +1,4 @@
-"""Real encoders: vectors equal sentence-transformers', whoever shares the batch."""
+"""Real encoders: vectors equal sentence-transformers', in any batch."""
 
 import json
 import shutil

@@ -42,7 +42,7 @@ def test_pairs_that_agree_make_the_difference_clear():
     found = estimate_difference(list(here), list(there), 0)
     assert found.low == pytest.approx(0.05)
     assert found.high == pytest.approx(0.05)
-    # Unpaired, the same two runs can't be told apart.
+    # Unpaired, the intervals of the same two runs overlap.
     assert estimate_mean(list(here), 0).low < estimate_mean(list(there), 0).high
 
 

@@ -1,4 +1,4 @@
-"""The engine: whoever runs beside a search, it finds what it finds alone."""
+"""The engine: a search has the same hits alone and beside any others."""
 
 import numpy as np
 import pytest

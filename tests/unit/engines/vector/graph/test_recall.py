@@ -1,4 +1,4 @@
-"""How much a graph's searches find is watched, set, and told with what else they are told."""
+"""A graph's recall is sampled and reported, and `topm` sets how many neighbours are found."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def test_searches_are_run_again_exactly_when_nobody_waits(graph, topm):
         assert frame.recall is None
         frame = engine.step(0.0, 1e9)
     [done] = frame.events
-    assert engine.has_work  # nobody waits, but samples do
+    assert engine.has_work  # no search is left, but samples are
     while engine.has_work:
         frame = engine.step(0.0, 1e9)
     assert frame.recall.checks == OPEN_MAX

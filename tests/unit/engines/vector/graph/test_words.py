@@ -18,7 +18,7 @@ WAIT_S = 30
 
 
 class Lane:
-    """A graph engine whose corpus holds searches by words back until it is told to go on."""
+    """A graph engine whose corpus holds searches by words back until `may_go_on` is set."""
 
     def __init__(self, tools, directory, count=300):
         self.tools, self.source = tools, tools.Source(tools.clustered(count))

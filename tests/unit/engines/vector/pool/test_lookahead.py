@@ -17,7 +17,7 @@ def prefill(task_id, deadline_s):
 
 
 def all_in_time(start_s, deadlines_s, taken_until_s, slots):
-    """Whether each search ends in time if nobody starts before `start_s`."""
+    """Whether each search ends in time if none starts before `start_s`."""
     free_s = [max(start_s, until_s) for until_s in taken_until_s]
     free_s += [start_s] * (slots - len(free_s))
     for deadline_s in sorted(deadlines_s):

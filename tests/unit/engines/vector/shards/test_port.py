@@ -24,7 +24,7 @@ from heddle.engines.vector.shards.port import NO_WORDS, LostShard, ShardedPort, 
 
 
 class Worker:
-    """An EnginePort that keeps what it is sent and tells what it is told."""
+    """An EnginePort that records its commands and returns the frames given to `tell`."""
 
     kinds = frozenset({PrimitiveKind.SEARCHING, PrimitiveKind.INGESTION})
     epoch = 3
