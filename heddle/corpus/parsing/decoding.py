@@ -2,7 +2,8 @@
 
 A byte order mark decides; else UTF-8; else the encoding that an HTML page declares, or the old
 Western code page cp1252, with a warning in the log. NUL bytes, other control characters in what
-is not UTF-8, and bytes that cp1252 has no character for mean that it is no text at all.
+is not UTF-8, and bytes that cp1252 has no character for mean that it is no text at all. What makes
+text bold or coloured on a terminal is left out.
 """
 
 import codecs
@@ -31,6 +32,9 @@ _HEAD_BYTES = 4096
 _LATIN_1 = frozenset(("ascii", "iso8859-1"))
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _UNWANTED = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]|[\ud800-\udfff]")
+# Bold, underlined and coloured text on a terminal, as manual pages and logs have it: an escape
+# sequence (ECMA-48, CSI), or a character that the next one is struck over.
+_TERMINAL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[^\n]\x08")
 _LINE_ENDS = re.compile(r"\r\n?|\x0c|\u2028|\u2029|\x85")
 
 
@@ -56,7 +60,7 @@ def decode(content: bytes, path: Path, declared: str = "utf-8") -> str:
     if b"\x00" in content:
         raise _binary(path, "NUL bytes")
     try:
-        return clean(content.decode("utf-8"))
+        return clean(_unstyled(content.decode("utf-8")))
     except UnicodeDecodeError as error:
         return _decode_old(content, path, declared, error)
 
@@ -80,9 +84,14 @@ def _replacement(found: re.Match[str]) -> str:
     return "\ufffd" if "\ud800" <= found[0] <= "\udfff" else " "
 
 
+def _unstyled(text: str) -> str:
+    """Return text without what makes it bold or coloured on a terminal."""
+    return _TERMINAL.sub("", text)
+
+
 def _decode_marked(content: bytes, encoding: str, path: Path) -> str:
     try:
-        return clean(content.decode(encoding))
+        return clean(_unstyled(content.decode(encoding)))
     except UnicodeDecodeError as error:
         raise _binary(path, f"a byte order mark of {encoding}, but {error.reason}") from error
 
@@ -90,7 +99,7 @@ def _decode_marked(content: bytes, encoding: str, path: Path) -> str:
 def _decode_old(content: bytes, path: Path, declared: str, error: UnicodeDecodeError) -> str:
     for encoding in dict.fromkeys((_as_browsers(declared), "cp1252")):
         try:
-            text = content.decode(encoding)
+            text = _unstyled(content.decode(encoding))
         except (UnicodeError, LookupError):
             continue
         if not _CONTROLS.search(text):

@@ -47,6 +47,14 @@ def test_binary_junk(content):
         decode(content, PATH)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
+def test_what_a_terminal_shows_as_bold_or_coloured_is_plain_text(encoding):
+    colours = "\x1b[1mBOLD\x1b[22m, \x1b[4munder\x1b[0m, \x1b[38;5;208mé\x1b[m, \x1b[K"
+    assert decode(colours.encode(encoding), PATH) == "BOLD, under, é, "
+    struck_over = "N\bNA\bAM\bMÉ\bÉ\b\u00c9 _\bx y"
+    assert decode(struck_over.encode(encoding), PATH) == "NAMÉ x y"
+
+
 def test_cleaning():
     assert clean("a\r\nb\rc\x0cd\u2028e") == "a\nb\nc\nd\ne"
     assert clean("a\x00b\x1bc") == "a b c"
