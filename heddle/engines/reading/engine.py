@@ -20,7 +20,7 @@ from heddle.costs.step_report import StepReport
 from heddle.encoder.batch_scheduler import BatchLimits
 from heddle.engines.reading.scheduler import ReadingRow, ReadingScheduler
 from heddle.engines.reading.spans import LOWEST_SCORE, Finding
-from heddle.engines.reading.whole_words import whole_words
+from heddle.engines.reading.whole_words import whole_words, without_half_pairs
 from heddle.engines.reading.windows import CutPassage, Window
 
 log = logging.getLogger(__name__)
@@ -369,6 +369,7 @@ def _quotes(payload: ExtractPayload, best: Sequence[BestQuote]) -> tuple[Quote, 
     quotes = []
     for place in ranked[: payload.quotes_max]:
         quote = best[place]
-        start, end = whole_words(payload.passages[place].text, quote.start, quote.end)
+        text = payload.passages[place].text
+        start, end = without_half_pairs(text, *whole_words(text, quote.start, quote.end))
         quotes.append(Quote(place, start, end, quote.score))
     return tuple(quotes)

@@ -168,6 +168,18 @@ def test_quotes_are_widened_to_whole_words() -> None:
     assert result.quotes == (Quote(0, 0, 8, 1.0),)
 
 
+def test_quotes_have_no_mark_without_its_partner() -> None:
+    worker = FakeWorker()
+    engine = engine_of(worker)
+    worker._find = lambda window: Finding(1.0, 1, 2)  # type: ignore[method-assign]
+    worker._cut = lambda text: CutPassage(  # type: ignore[method-assign]
+        (Window((1, 2, 3), 0, 0, ((3, 4), (4, 8), (8, 9))),)
+    )
+    result = result_of(engine, extract("in `TTIN`."))
+    assert isinstance(result, Extracted)
+    assert result.quotes == (Quote(0, 4, 8, 1.0),)
+
+
 def test_no_passages_are_answered_at_once() -> None:
     engine = engine_of(FakeWorker())
     assert result_of(engine, extract()) == Extracted((), ())
