@@ -7,7 +7,7 @@
   x Busy              the queues are full; carries the predicted wait         (HTTP 503)
   x DeadlineExceeded  the request's time ran out before its answer            (HTTP 504)
   x Cancelled         the caller took the request back
-  x EngineError       an engine failed; carries the engine and the requests   (HTTP 500)
+  x EngineError       an engine failed; carries the engine and the requests   (exit 1, HTTP 500)
   x StorageError      the disk refused: read-only, corrupt                    (exit 1, HTTP 500)
       x DiskFull      there is no room; carries when to come back             (exit 1, HTTP 507)
       x Unreachable   the database is away; carries when to come back         (exit 1, HTTP 503)

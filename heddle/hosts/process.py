@@ -18,6 +18,7 @@ from types import MappingProxyType
 from heddle.core.commands import Admit, Command, Release
 from heddle.core.errors import (
     ConfigError,
+    EngineError,
     HeddleError,
     InputError,
     InternalError,
@@ -97,6 +98,7 @@ class ProcessLane:
         self._started = threading.Event()
         self._start_error: HeddleError | None = None
         self._start_failure: StartFailed | None = None
+        self._had_process = False  # whether the newest start got as far as a process
         self._bell, self._bell_rope = socket.socketpair()
         self._bell_rope.setblocking(False)
         self._thread = threading.Thread(target=self._run, name=f"lane-{spec.name}", daemon=True)
@@ -126,8 +128,9 @@ class ProcessLane:
         """Block until every engine is built.
 
         Raises: the HeddleError that an engine raised while it was built; ConfigError for any
-            other exception there, and where the lane died or took longer than
-            `limits.start_s_max`. The lane is closed then.
+            other exception there, and where no process could be started; EngineError where the
+            process died or took longer than `limits.start_s_max`, which another try may not.
+            The lane is closed then.
         """
         self._started.wait()
         if self._start_error is not None:
@@ -204,12 +207,14 @@ class ProcessLane:
     def _live_through_epoch(self) -> str:
         """Start a process, serve it until it is gone, and return why it went."""
         self._start_failure = None
+        self._had_process = False
         self._supervisor.spawned(time.monotonic())
         try:
             process = self._start(self._spec)
         except OSError as error:
             return f"its process could not be started: {error}"
         self._pid, self._place = process.pid, process.place
+        self._had_process = True
         try:
             return self._watch(process)
         except Exception as error:  # a message that can't be read, a bug here: another may do well
@@ -265,7 +270,9 @@ class ProcessLane:
         if self._started.is_set():
             _log.error("%s", message)
         else:
-            self._start_error = _start_error(self.name, reason, self._start_failure)
+            self._start_error = _start_error(
+                self.name, reason, self._start_failure, had_process=self._had_process
+            )
 
     def _end_epoch(self, message: str, next_epoch: int | None, *, refusal: str) -> None:
         """Fail what is in flight and, with a refusal, what is sent until the lane is ready."""
@@ -409,9 +416,18 @@ def _pickled(spec: LaneSpec) -> bytes:
         ) from error
 
 
-def _start_error(lane: str, reason: str, failure: StartFailed | None) -> HeddleError:
+def _start_error(
+    lane: str, reason: str, failure: StartFailed | None, *, had_process: bool
+) -> HeddleError:
     """Return the error that `wait_ready` raises: the engine's own, where it has a plain one."""
     if failure is not None and failure.error in _PLAIN_ERRORS:
         return _PLAIN_ERRORS[failure.error](failure.message)
-    where = "" if failure is not None else ", its messages are on stderr"
-    return ConfigError(f"lane {lane!r} could not start: {reason}{where}")
+    if failure is not None or not had_process:
+        where = "" if failure is not None else ", its messages are on stderr"
+        return ConfigError(f"lane {lane!r} could not start: {reason}{where}")
+    # Killed, or too slow on a busy machine: no setting is wrong, and the next try may do well.
+    return EngineError(
+        f"could not start: {reason}, its messages are on stderr",
+        engine=f"lane {lane!r}",
+        request_ids=(),
+    )

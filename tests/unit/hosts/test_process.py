@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from heddle.core.commands import Cancel, Release
-from heddle.core.errors import ConfigError
+from heddle.core.errors import ConfigError, EngineError, HeddleError
 from heddle.core.frames import Cancelled, Done, Event, Failed, Progress
 from heddle.core.instruction_sets import AVX2, holds_back
 from heddle.core.payloads import ToolPayload
@@ -412,23 +412,27 @@ def test_a_restart_that_fails_is_told_with_its_reason() -> None:
 
 
 @pytest.mark.parametrize(
-    ("start_error", "message"),
+    ("start_error", "raises", "message"),
     [
-        ("config", r"model directory 'nowhere' is missing: give --model a directory"),
-        ("unexpected", r"lane 'lane' could not start: .*RuntimeError: something else"),
-        ("exit", r"lane 'lane' could not start: exit code 3, its messages are on stderr"),
-        ("slow", r"it did not start within 0.5 s.*, its messages are on stderr"),
+        ("config", ConfigError, r"model directory 'nowhere' is missing: give --model a directory"),
+        ("unexpected", ConfigError, r"lane 'lane' could not start: .*RuntimeError: something else"),
+        # Not refused settings, after which no supervisor would start the server again.
+        ("exit", EngineError, r"lane 'lane': could not start: exit code 3, its messages are on "),
+        ("slow", EngineError, r"it did not start within 0.5 s.*, its messages are on stderr"),
     ],
 )
 def test_a_start_that_fails_is_raised_here(
-    start_error: str, message: str, capfd: pytest.CaptureFixture[str]
+    start_error: str,
+    raises: type[HeddleError],
+    message: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     before = open_files()
     lane = ProcessLane(
         LaneSpec("lane", (engine(start_error=start_error),)),
         LaneLimits(start_s_max=0.5 if start_error == "slow" else 60.0),
     )
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(raises, match=message):
         lane.wait_ready()
     check_none_left(before)
     assert ("Traceback" in capfd.readouterr().err) == (start_error == "unexpected")
