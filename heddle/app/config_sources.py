@@ -1,7 +1,7 @@
 """Settings from outside Python: flags, environment variables and heddle.toml, in this order."""
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -44,6 +44,7 @@ def choose(
     flags: Mapping[str, object],
     environment: Mapping[str, str],
     file: Path | None = None,
+    command_flags: Collection[str] = (),
 ) -> dict[str, Choice]:
     """Return the settings that were given, by field name; the others have their default.
 
@@ -52,6 +53,8 @@ def choose(
         flags: values from the command line by field name, read already.
         environment: all variables of the process.
         file: a file named by the user; None = heddle.toml in the working directory, if it is there.
+        command_flags: the command's flags, `--topk` among them; an error about one that is no
+            setting, such as topk, says so.
 
     Raises:
         ConfigError: the file can't be read, a name is unknown, or a value can't be used.
@@ -59,7 +62,7 @@ def choose(
     known = tuple(fields)
     found: dict[str, Choice] = {}
     for choice in (
-        *_from_file(known, file),
+        *_from_file(known, file, command_flags),
         *_from_environment(known, environment),
         *(Choice(one, flags[one.name], one.flag) for one in known if one.name in flags),
     ):
@@ -86,12 +89,17 @@ def _check_spelling(variable: str, known: Iterable[str]) -> None:
         raise ConfigError(f"{variable} is no setting: did you mean {by_rest[close[0]]!r}?")
 
 
-def _from_file(fields: tuple[ConfigField, ...], file: Path | None) -> Iterator[Choice]:
+def _from_file(
+    fields: tuple[ConfigField, ...], file: Path | None, command_flags: Collection[str]
+) -> Iterator[Choice]:
     path = Path(FILE_NAME) if file is None else file
     by_key = {one.key: one for one in fields}
     for key, value in _read(path, is_needed=file is not None).items():
         if key not in by_key:
-            raise ConfigError(f"{path}: {key!r} is no setting: {did_you_mean(key, by_key)}")
+            flag = f"--{key.replace('_', '-')}"
+            is_flag = flag in command_flags
+            fix = f"give {flag} with the command" if is_flag else did_you_mean(key, by_key)
+            raise ConfigError(f"{path}: {key!r} is no setting: {fix}")
         yield _choice(by_key[key], value, str(path))
 
 

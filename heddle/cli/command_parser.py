@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from typing import Any
 
 HELP_COLUMN = 26
+COMMAND_FLAGS = "command_flags"
+"""The attribute of the parsed options that names every flag of their command."""
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -43,6 +45,7 @@ class CommandParser(argparse.ArgumentParser):
         options, unknown = self.parse_known_intermixed_args(arguments)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._hint(unknown)}")
+        setattr(options, COMMAND_FLAGS, frozenset(self.flags))
         return options
 
     def format_common_help(self) -> str:

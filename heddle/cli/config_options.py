@@ -14,7 +14,7 @@ from heddle.app.remote.auto_model import without_auto
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import ConfigField, fields_of
 from heddle.app.value_kind import Names
-from heddle.cli.command_parser import CommandParser
+from heddle.cli.command_parser import COMMAND_FLAGS, CommandParser
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.printing.log_lines import LogFormat, set_log_format
 from heddle.corpus.place import CorpusPlace
@@ -186,6 +186,7 @@ def choices(options: argparse.Namespace, config: type) -> Mapping[str, Choice]:
         flags=vars(options),
         environment=os.environ,
         file=getattr(options, "config", None),
+        command_flags=getattr(options, COMMAND_FLAGS, ()),
     )
     return {name: choice for name, choice in found.items() if name in fields_of(config)}
 

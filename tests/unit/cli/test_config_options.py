@@ -191,6 +191,13 @@ def test_a_flag_of_names_may_be_repeated(here: Path):
     assert http_config(options).workflows == {"a.py:x", "b.py:y"}
 
 
+def test_a_flag_that_is_no_setting_is_not_taken_for_a_misspelt_one(here: Path):
+    (here / "heddle.toml").write_text("topk = 3\n")
+    options = command_parser("ask").parse(["corpus", "a question"])
+    with pytest.raises(ConfigError, match="'topk' is no setting: give --topk with the command"):
+        choices(options, ServerConfig)
+
+
 def test_a_flag_is_written_out(parser: CommandParser, capsys):
     with pytest.raises(SystemExit):
         parser.parse(["--shard", "2"])
