@@ -96,11 +96,19 @@ def _from_file(
     by_key = {one.key: one for one in fields}
     for key, value in _read(path, is_needed=file is not None).items():
         if key not in by_key:
-            flag = f"--{key.replace('_', '-')}"
-            is_flag = flag in command_flags
-            fix = f"give {flag} with the command" if is_flag else did_you_mean(key, by_key)
+            fix = _fix_of_key(key, value, by_key, command_flags)
             raise ConfigError(f"{path}: {key!r} is no setting: {fix}")
         yield _choice(by_key[key], value, str(path))
+
+
+def _fix_of_key(
+    key: str, value: object, by_key: Mapping[str, ConfigField], command_flags: Collection[str]
+) -> str:
+    """Return what to write in the place of a key that is no setting."""
+    if isinstance(value, dict):
+        return f"the file has no tables; write settings without [{key}]"
+    flag = f"--{key.replace('_', '-')}"
+    return f"give {flag} with the command" if flag in command_flags else did_you_mean(key, by_key)
 
 
 def _read(path: Path, *, is_needed: bool) -> dict[str, Any]:
