@@ -22,13 +22,18 @@ def parse_jsonl(path: Path, limits: ParseLimits) -> Iterator[Document]:
     """Give a document for each line that is not blank; other fields are ignored.
 
     A line without an id gets the file's path and its number; one without a title, the file's
-    name. The file is streamed: documents before a bad line have been given when it is met.
+    name. The file is streamed: documents before a bad line have been given when it is met, and
+    those behind it are not.
 
     Raises: InputError: the file is missing or unreadable, or a line is bad; names the line.
     """
     for number, line in _lines(path, limits):
         if line.strip():
-            yield _document(line, f"{path}, line {number}", path, number)
+            try:
+                document = _document(line, f"{path}, line {number}", path, number)
+            except InputError as error:
+                raise InputError(f"{error}; the lines behind it are not read: mend it") from error
+            yield document
 
 
 def _lines(path: Path, limits: ParseLimits) -> Iterator[tuple[int, bytes]]:
