@@ -60,7 +60,7 @@ def restore(
     """Make a directory's corpus what a backup has.
 
     Args:
-        backup: what `back_up` wrote.
+        backup: what `back_up` wrote, under any name.
         directory: where the corpus goes.
         replaces: whether a corpus that is there may go.
         derived: what was computed from that one, and goes with it.
@@ -72,7 +72,8 @@ def restore(
         ConfigError: a newer Heddle wrote the backup.
         StorageError: the disk refuses, or the backup is damaged; what was there stays.
     """
-    file, target = backup_file(backup), directory / FILE_NAME
+    file = backup if backup.is_file() else backup_file(backup)
+    target = directory / FILE_NAME
     if not file.exists():
         raise InputError(f"{file}: no backup here; make one with: heddle backup DIR {backup}")
     if target.exists() and not replaces:

@@ -39,6 +39,19 @@ def test_a_backup_comes_back_as_it_was(filled, tmp_path, name):
     assert sorted(file.name for file in (tmp_path / "again").iterdir()) == [FILE_NAME]
 
 
+def test_a_backup_comes_back_under_another_name(filled, tmp_path):
+    back_up(filled.place.work, tmp_path / "copy.sqlite")
+    (tmp_path / "copy.sqlite").rename(tmp_path / "monday.bak")
+    assert restore(tmp_path / "monday.bak", tmp_path / "again").chunks == 2
+
+
+def test_a_file_that_is_no_backup_is_refused_by_its_name(tmp_path):
+    (tmp_path / "notes.md").write_text("# No database\n" * 100)
+    with pytest.raises(StorageError, match=r"notes\.md: .*file is not a database"):
+        restore(tmp_path / "notes.md", tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
 def test_only_its_owner_can_read_it(filled, tmp_path):
     back_up(filled.place.work, tmp_path / "copy.sqlite")
     assert stat.S_IMODE((tmp_path / "copy.sqlite").stat().st_mode) == 0o600
