@@ -4,6 +4,8 @@ import gc
 import os
 import signal
 
+from hypothesis import settings
+
 from heddle.hosts.machine import read_machine
 from tests.helpers.needed_tools import (
     pytest_make_collect_report,
@@ -19,6 +21,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Haystack would send each pipeline's description to its makers.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
+
+# A busy machine is no failure: no example has to end within 200 ms.
+settings.register_profile("heddle", deadline=None)
+settings.load_profile("heddle")
 
 # Without a GPU, Triton's kernels are run by its interpreter. Triton reads this when it is first
 # imported, which some test modules do at their top.
