@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from functools import partial
+from http import HTTPStatus
 from typing import Annotated, Any, Final
 
 from fastapi import Depends, FastAPI, Request
@@ -412,11 +413,11 @@ def _add_error_replies(app: FastAPI) -> None:
         return _reply(error_status(error), error_json(error), error_headers(error))
 
     @app.exception_handler(HTTPException)
-    async def http_error(_: Request, error: HTTPException) -> Response:
+    async def http_error(request: Request, error: HTTPException) -> Response:
         named = error if isinstance(error, ApiError) else None
         body = status_error_json(
             error.status_code,
-            error.detail,
+            _detail(request, error),
             param=named.param if named else "",
             code=named.code if named else "",
         )
@@ -426,6 +427,14 @@ def _add_error_replies(app: FastAPI) -> None:
     async def broken(_: Request, error: Exception) -> Response:
         message = "a bug in Heddle; the server's log has the details"
         return _reply(500, error_body("InternalError", message, None, None))
+
+
+def _detail(request: Request, error: HTTPException) -> str:
+    """Return an error's words; where no route has the path or the method, they name both."""
+    if error.status_code not in (404, 405) or error.detail != HTTPStatus(error.status_code).phrase:
+        return error.detail
+    asked = f"{request.method} {request.url.path:.200}"
+    return f"there is no {asked} here: GET /openapi.json lists what there is"
 
 
 def _reply(status: int, body: Json, headers: Mapping[str, str] | None = None) -> Response:
