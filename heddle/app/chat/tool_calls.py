@@ -154,11 +154,21 @@ def _calls(text: str, known: set[str]) -> list[ToolCall]:
         name = call.get("name") if isinstance(call, dict) else None
         if not isinstance(name, str) or name not in known:
             return []
-        arguments = call.get("arguments", call.get("parameters"))
-        if not isinstance(arguments, dict):
+        arguments = _object(call.get("arguments", call.get("parameters")))
+        if arguments is None:
             return []
         found.append(ToolCall(name, _json(arguments)))
     return found
+
+
+def _object(arguments: object) -> dict[str, Any] | None:
+    """Return arguments as an object, also where a text holds its JSON, as OpenAI's calls do."""
+    if isinstance(arguments, str):
+        try:
+            arguments = json.loads(arguments)
+        except (ValueError, RecursionError):
+            return None
+    return arguments if isinstance(arguments, dict) else None
 
 
 def _json(arguments: dict[str, Any]) -> str:
