@@ -149,6 +149,13 @@ def _checked(tools: object) -> tuple[Tool, ...]:
 
 
 def _named(tool_choice: Mapping[str, Any], tools: tuple[Tool, ...]) -> Tool:
+    kind = tool_choice.get("type", "function")
+    if kind != "function":
+        raise InputError(
+            f"tool_choice.type must be 'function', got {kind!r:.60}: name one, or send the tools "
+            "that may be called alone",
+            param="tool_choice",
+        )
     function = tool_choice.get("function")
     name = function.get("name") if isinstance(function, Mapping) else None
     found = next((tool for tool in tools if tool.name == name), None)

@@ -52,6 +52,7 @@ def function(**fields: object) -> list[object]:
         (TOOLS * 65, None, "more than 128"),
         (TOOLS, "always", "tool_choice must be one of none, auto, required"),
         (TOOLS, {"function": {"name": "g"}}, "'g'; the tools are: now, find"),
+        (TOOLS, {"type": "allowed_tools"}, "tool_choice.type must be 'function', got 'allowed_"),
         ([], "required", "there are no tools"),
     ],
 )
