@@ -1,8 +1,10 @@
 """The calls that adapters make: of the place where they are made, and in its run's receipt."""
 
+import logging
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from heddle.adapters.engine import Engine
@@ -29,6 +31,9 @@ KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "rerank": (PrimitiveKind.RERANKING.value,),
 }
 """The primitives that each kind of call is."""
+
+FILTERS_TOLD: Final = 1000  # kinds of filters that the log names once each
+log = logging.getLogger(__name__)
 
 
 def chat(
@@ -62,7 +67,7 @@ def search(engine: Engine, call: SearchCall, place: Place | None = None) -> Foun
         try:
             found = engine.search(call, course.by)
         except InputError as error:
-            found = _nothing(error)
+            found = _nothing(call, error)
         course.take(found.receipt)
         return found
 
@@ -73,7 +78,7 @@ async def asearch(engine: Engine, call: SearchCall, place: Place | None = None) 
         try:
             found = await engine.asearch(call, course.by)
         except InputError as error:
-            found = _nothing(error)
+            found = _nothing(call, error)
         course.take(found.receipt)
         return found
 
@@ -106,15 +111,27 @@ async def arerank(engine: Engine, call: RerankCall, place: Place | None = None) 
         return ranked
 
 
-def _nothing(error: InputError) -> Found:
+def _nothing(call: SearchCall, error: InputError) -> Found:
     """Return that nothing was found, if that is what the error says.
 
     Raises:
         InputError: it says something else.
     """
-    if NO_PASSAGE in str(error):
-        return Found(())
-    raise error
+    if NO_PASSAGE not in str(error):
+        raise error
+    _tell(tuple(sorted(call.where or ())))
+    return Found(())
+
+
+@lru_cache(FILTERS_TOLD)
+def _tell(keys: tuple[str, ...]) -> None:
+    """Log once that a filter by these keys has found nothing: an answer may rest on no passage."""
+    log.warning(
+        "a filter by %s fits no passage, so searches with it find nothing; filters compare the "
+        "metadata that documents were indexed with, and not where passages stand (file, title, "
+        "page and the like)",
+        ", ".join(map(repr, keys)),
+    )
 
 
 @dataclass(slots=True)

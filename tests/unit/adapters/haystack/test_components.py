@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from uuid import uuid4
 
 import pytest
 
@@ -127,11 +128,15 @@ class Refusing(ScriptedEngine):
         raise InputError(self.words)
 
 
-def test_a_filter_that_fits_nothing_finds_nothing():
+def test_a_filter_that_fits_nothing_finds_nothing_and_is_logged_once(caplog):
     engine = Refusing()
-    engine.words = "where: no passage has lang=en"
-    assert HeddleRetriever(engine).run("mill") == {"documents": []}
-    assert asyncio.run(HeddleRetriever(engine).run_async("mill")) == {"documents": []}
+    key = uuid4().hex  # a filter by its like was not told before
+    engine.words = f"where: no passage has {key}=en"
+    filters = {"field": f"meta.{key}", "operator": "==", "value": "en"}
+    assert HeddleRetriever(engine).run("mill", filters) == {"documents": []}
+    assert asyncio.run(HeddleRetriever(engine).run_async("mill", filters)) == {"documents": []}
+    [told] = caplog.messages
+    assert told.startswith(f"a filter by {key!r} fits no passage")
     engine.words = "topk must be an integer"
     with pytest.raises(InputError, match="topk must be"):
         HeddleRetriever(engine).run("mill")
