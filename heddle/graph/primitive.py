@@ -72,19 +72,25 @@ class SearchConfig:
 
 @dataclass(frozen=True, slots=True)
 class RerankConfig:
-    """Read the passages of a slot with a query, and keep the `keep` best."""
+    """Read the passages of a slot with a query, and keep the `keep` best.
+
+    `passages` None: nothing has written the slot, so there are none.
+    """
 
     query: tuple[Part, ...]
-    passages: Read
+    passages: Read | None
     keep: int
 
 
 @dataclass(frozen=True, slots=True)
 class ExtractConfig:
-    """Quote the answer to a question from the passages of a slot, `quotes_max` times at most."""
+    """Quote the answer to a question from the passages of a slot, `quotes_max` times at most.
+
+    `passages` None: nothing has written the slot, so there are none.
+    """
 
     question: tuple[Part, ...]
-    passages: Read
+    passages: Read | None
     quotes_max: int
 
 

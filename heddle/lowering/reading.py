@@ -3,9 +3,9 @@
 from typing import Final
 
 from heddle.core.primitives import PrimitiveKind
-from heddle.graph.primitive import ExtractConfig, Primitive, Read, RerankConfig
+from heddle.graph.primitive import ExtractConfig, Primitive, RerankConfig
 from heddle.lowering.reads import bind, keys, read_slot
-from heddle.lowering.scope import Scope, input_key
+from heddle.lowering.scope import Scope
 from heddle.workflow.nodes import ExtractionNode, RankingNode
 from heddle.workflow.workflow import Workflow
 
@@ -20,7 +20,7 @@ def lower_reading(
     output = f"{node.output}@{turn}"
     asked = node.question if isinstance(node, ExtractionNode) else node.query
     query = bind(asked, node.id, workflow, scope)
-    passages = read_slot(node.passages, node.id, workflow, scope) or Read(input_key(node.passages))
+    passages = read_slot(node.passages, node.id, workflow, scope)
     config: ExtractConfig | RerankConfig
     if isinstance(node, ExtractionNode):
         kind, config = PrimitiveKind.EXTRACTING, ExtractConfig(query, passages, node.quotes_max)
@@ -30,7 +30,7 @@ def lower_reading(
         name=f"{node.id}.{kind.value}@{turn}",
         kind=kind,
         node=str(node.id),
-        reads=(*keys(query), passages.key),
+        reads=keys(query if passages is None else (*query, passages)),
         writes=(output,),
         config=config,
     )

@@ -46,7 +46,14 @@ from heddle.runtime.neighbours import neighbours_of
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.own_passages import nearest_own
 from heddle.runtime.rank_fusion import ranked
-from heddle.runtime.values import as_passages, generated, prompt_parts, query_texts, resolve
+from heddle.runtime.values import (
+    as_passages,
+    generated,
+    passages_of,
+    prompt_parts,
+    query_texts,
+    resolve,
+)
 
 _ANY_PASSAGE: Final = Passage(0, "", "", "")
 
@@ -167,10 +174,10 @@ def _build_search(
 
 
 def _reading(
-    question: tuple[Part, ...], passages: Read, store: ObjectStore, node: str
+    question: tuple[Part, ...], passages: Read | None, store: ObjectStore, node: str
 ) -> tuple[str, tuple[Passage, ...]]:
     """Return a question and the passages to read with it."""
-    return query_texts(question, store, node)[0], as_passages(resolve(passages, store, node))
+    return query_texts(question, store, node)[0], passages_of(passages, store, node)
 
 
 def _reading_texts(passages: tuple[Passage, ...]) -> tuple[ReadingText, ...]:

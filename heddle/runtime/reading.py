@@ -10,7 +10,7 @@ from heddle.core.results import Extracted, Reranked
 from heddle.graph.primitive import ExtractConfig, RerankConfig
 from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.receipt import ReceiptDraft
-from heddle.runtime.values import as_passages, resolve
+from heddle.runtime.values import passages_of
 
 
 def fold_reranked(
@@ -45,7 +45,7 @@ def _scored(
     scores: Sequence[float],
     receipt: ReceiptDraft,
 ) -> tuple[Passage, ...]:
-    passages = as_passages(resolve(config.passages, store, node))
+    passages = passages_of(config.passages, store, node)
     if len(scores) != len(passages):
         raise InternalError(f"node {node!r}: {len(passages)} passages got {len(scores)} scores")
     receipt.passages_read += len(passages)

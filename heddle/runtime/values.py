@@ -114,6 +114,11 @@ def as_passages(value: object) -> tuple[Passage, ...]:
     return tuple(item for item in value if isinstance(item, Passage))
 
 
+def passages_of(part: Read | None, store: ObjectStore, reader: str) -> tuple[Passage, ...]:
+    """Return the passages of a read; None = nothing has written them, so there are none."""
+    return () if part is None else as_passages(resolve(part, store, reader))
+
+
 def _span(value: object, part: Read, reader: str) -> tuple[object, ...]:
     assert part.span is not None, f"{part.key!r} is read whole"
     if not isinstance(value, tuple | list):

@@ -87,6 +87,17 @@ def test_a_search_without_hits_finds_nothing(bench, quoting):
     bench.assert_idle()
 
 
+def test_passages_that_no_way_has_led_to_are_none(bench):
+    graph = RAGraph("maybe").add_generation("judge", "Is {query} easy?", "verdict")
+    graph.add_retrieval("find").add_extraction("quote")
+    graph.add_edge(START, "judge").add_edge("find", "quote")
+    graph.add_edge("judge", lambda state: "quote", ["find", "quote"])
+    answer = bench.submit(graph.compile()).answer
+    assert answer.text == NOT_FOUND
+    assert answer.nearest == answer.passages == ()
+    bench.assert_idle()
+
+
 def test_reranked_passages_are_shown_the_best_first(bench, ranking):
     call = bench.submit(ranking)
     prompt = bench.llm.tasks()[0].payload
