@@ -3,6 +3,7 @@
 Teola's Ingestion is the write of the vectors into the request's object store: no engine holds them.
 """
 
+from heddle.core.errors import WorkflowError
 from heddle.core.payloads import TextRole
 from heddle.core.primitives import PrimitiveKind
 from heddle.graph.primitive import EmbedConfig, OwnPassages, Primitive, Read
@@ -27,10 +28,20 @@ def lower_documents(node: DocumentsNode, scope: Scope) -> tuple[tuple[Primitive,
 
 
 def own_passages(node: RetrievalNode, scope: Scope) -> OwnPassages | None:
-    """Return what a retrieval searches instead of the corpus; None = it searches the corpus."""
+    """Return what a retrieval searches instead of the corpus; None = it searches the corpus.
+
+    Raises:
+        WorkflowError: a callable edge has led past the indexing.
+    """
     if node.within is None:
         return None
-    return OwnPassages(_chunks(scope), scope.key_of(node.within) or input_key(node.within))
+    vectors = scope.key_of(node.within)
+    if vectors is None:
+        raise WorkflowError(
+            f"node {node.id!r} searches within {node.within!r}, which nothing has written by now: "
+            "let every way to it lead through its add_documents node"
+        )
+    return OwnPassages(_chunks(scope), vectors)
 
 
 def _chunks(scope: Scope) -> str:

@@ -11,7 +11,7 @@ from heddle.runtime.own_passages import OwnSource, nearest_own
 from heddle.workflow.calls import Calls
 from heddle.workflow.deferred import Deferred
 from heddle.workflow.function import as_workflow
-from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.ragraph import START, RAGraph
 from tests.helpers.fake_ports import Bench
 
 
@@ -52,6 +52,19 @@ def test_the_corpus_is_not_searched_and_vectors_are_not_kept():
         (("t0\na tide", "t1\na mill"), False),
         (("why",), True),
     }
+    bench.assert_idle()
+
+
+def test_a_way_past_the_indexing_is_named():
+    graph = RAGraph("past").add_generation("judge", "Is {query} easy?", "verdict")
+    graph.add_documents("index").add_retrieval("find", within="indexed")
+    graph.add_edge(START, "judge").add_edge("index", "find")
+    graph.add_edge("judge", lambda state: "find", ["index", "find"])
+    bench = Bench()
+    error = bench.submit(graph.compile(), {"query": "why", "documents": own("a tide")}).error
+    assert isinstance(error, WorkflowError)
+    assert "node 'find'" in str(error)
+    assert "'indexed'" in str(error)
     bench.assert_idle()
 
 
