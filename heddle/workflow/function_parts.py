@@ -51,9 +51,14 @@ class FunctionParts:
     def _keep(
         self, key: object, before: Workflow, make: Callable[[], Workflow | None]
     ) -> Workflow | None:
-        if key in self._kept:
+        try:
+            known = self._kept.get(key)
+        except TypeError:  # of a tool without a hash, which no equal part can be found by
+            made = make()
+            return None if made is None else replace(made, is_kept=False)
+        if known is not None:
             self._kept.move_to_end(key)
-            return self._kept[key][1]
+            return known[1]
         made = make()
         # The one before is kept beside it, so no other workflow can get its id.
         self._kept[key] = before, made

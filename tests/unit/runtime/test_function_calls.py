@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 import pytest
 
@@ -452,3 +453,21 @@ def test_a_stand_in_cites_nothing_of_the_turn_before(bench):
     answer = submit(bench, two).answer
     assert answer.text == "nothing"
     assert len(prompts_of(bench)) == 1
+
+
+def test_a_tool_may_be_an_object_without_a_hash(bench):
+    @dataclass
+    class Marked:
+        mark: str
+
+        def __call__(self, text):
+            return text + self.mark
+
+    @as_workflow
+    async def marked(rag, query):
+        first = str(await rag.tool(Marked("!"), query))
+        return await rag.tool(Marked("?"), first)
+
+    assert submit(bench, marked).answer.text == "why!?"
+    assert submit(bench, marked).answer.text == "why!?"
+    bench.assert_idle()
