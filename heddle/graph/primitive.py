@@ -205,11 +205,13 @@ class CollectConfig:
 class JoinConfig:
     """Join texts, lists and passages of several keys to one list, without what is empty.
 
-    The text of `before` stands before each text that is no passage.
+    The text of `before` stands before each text that is no passage, but for those of key `own`:
+    the list of the turn before, which has it already.
     """
 
     parts: tuple[Read, ...]
     before: tuple[Part, ...] = ()
+    own: str | None = None
 
 
 class SoFar(Enum):

@@ -23,6 +23,6 @@ def lower_join(
         node=str(node.id),
         reads=keys((*parts, *before)),
         writes=(output,),
-        config=JoinConfig(parts, before),
+        config=JoinConfig(parts, before, scope.key_of(node.output)),
     )
     return (join,), output

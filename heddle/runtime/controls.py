@@ -91,9 +91,12 @@ class Controls:
             self.readiness.complete(request, run, unique_passages(groups), now_s)
             return
         if isinstance(config, JoinConfig):
-            values = (resolve(part, request.store, node) for part in config.parts)
-            before = prompt_parts(config.before, request.store, node)
-            value = joined(values, "".join(map(as_text, before)))
+            before = "".join(map(as_text, prompt_parts(config.before, request.store, node)))
+            values = (
+                (resolve(part, request.store, node), "" if part.key == config.own else before)
+                for part in config.parts
+            )
+            value = joined(values)
             self.readiness.complete(request, run, value, now_s)
             return
         if isinstance(config, ResumeConfig):

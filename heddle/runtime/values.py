@@ -92,18 +92,19 @@ def as_text(value: object) -> str:
     return str(value)
 
 
-def joined(values: Iterable[object], before: str) -> tuple[object, ...]:
+def joined(values: Iterable[tuple[object, str]]) -> tuple[object, ...]:
     """Return texts, and the items of lists and passages, without what is empty or there already.
 
-    `before` stands before each text.
+    Each value comes with what stands before each of its texts.
     """
     found: dict[object, object] = {}
-    for value in values:
+    for value, before in values:
         for item in value if isinstance(value, tuple | list) else (value,):
-            key = item.chunk_id if isinstance(item, Passage) else as_text(item)
-            if as_text(item).strip():
-                shown = item if isinstance(item, Passage) else f"{before}{as_text(item)}"
-                found.setdefault(key, shown)
+            if isinstance(item, Passage):
+                found.setdefault(item.chunk_id, item)
+            elif as_text(item).strip():
+                shown = f"{before}{as_text(item)}"
+                found.setdefault(shown, shown)
     return tuple(found.values())
 
 

@@ -56,3 +56,12 @@ def test_an_edge_that_raises_ends_its_request_only(bench, search, error):
     bench.cycle()
     assert good.answer
     bench.assert_idle()
+
+
+def test_a_join_puts_the_text_before_what_is_new_alone(bench):
+    graph = RAGraph("notes").add_generation("fact", "Tell {query} {notes}", "fact")
+    graph.add_join("note", ["notes", "fact"], "notes", before="- ")
+    graph.add_edge(START, "fact").add_edge("fact", "note")
+    graph.add_edge("note", lambda state: "fact" if state["turn"] < 4 else END, ["fact"])
+    bench.llm.texts["fact"] = ["a", "b", "a", "c"]
+    assert bench.submit(graph.compile()).answer.slots["notes"] == ("- a", "- b", "- c")
