@@ -117,7 +117,7 @@ def server_settings(engines: Mapping[str, Engine]) -> dict[str, Any]:
                     f"engines {owner[name]!r} and {engine.name!r} both set {name}: leave one out"
                 )
             known = whole.get(name) if name == "replicas" else None
-            whole[name] = f"{known},{value}" if known and known != value else value
+            whole[name] = ",".join(dict.fromkeys(f"{known},{value}".split(","))) if known else value
             owner[name] = engine.name
     tools = sum(engine.instances for engine in engines.values() if engine.is_tool)
     own = [engine.executable for engine in engines.values() if engine.is_own]

@@ -32,6 +32,12 @@ def test_they_become_the_settings_of_a_server(registry):
     assert tools_of(registry) == {"Judge": str.upper}
 
 
+def test_what_two_engines_share_is_named_once(registry):
+    for name in ("LLM", "Embedding", "Searching"):
+        Engine(name, name.lower(), instances=2)
+    assert server_settings(registry)["replicas"] == "llm=2,retrieval=2"
+
+
 def test_the_newest_of_a_name_counts(registry):
     Engine("LLM", "one")
     newest = Engine("LLM", "two")
