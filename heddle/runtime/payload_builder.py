@@ -53,6 +53,7 @@ from heddle.runtime.values import (
     prompt_parts,
     query_texts,
     resolve,
+    whole_text,
 )
 
 _ANY_PASSAGE: Final = Passage(0, "", "", "")
@@ -176,8 +177,8 @@ def _build_search(
 def _reading(
     question: tuple[Part, ...], passages: Read | None, store: ObjectStore, node: str
 ) -> tuple[str, tuple[Passage, ...]]:
-    """Return a question and the passages to read with it."""
-    return query_texts(question, store, node)[0], passages_of(passages, store, node)
+    """Return a question and the passages to read with it; a list in it is shown as a whole."""
+    return whole_text(question, store, node), passages_of(passages, store, node)
 
 
 def _reading_texts(passages: tuple[Passage, ...]) -> tuple[ReadingText, ...]:

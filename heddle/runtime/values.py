@@ -73,6 +73,13 @@ def query_texts(parts: Sequence[Part], store: ObjectStore, reader: str) -> tuple
     return tuple(_joined([*values[:listed], item, *values[listed + 1 :]]) for item in items)
 
 
+def whole_text(parts: Sequence[Part], store: ObjectStore, reader: str) -> str:
+    """Return the one text of some parts; a list among them is shown as prompts show it."""
+    return _joined(
+        part if isinstance(part, str) else resolve(part, store, reader) for part in parts
+    )
+
+
 def generated(store: ObjectStore, key: str) -> Generated:
     """Return what a round of a generation has written."""
     value = store.get(key)

@@ -167,3 +167,12 @@ def test_without_a_generator_the_fix_is_named(draft):
     ports = [port for port in bench.ports if port.name != "llm"]
     with pytest.raises(ConfigError, match=r"--model reader.*'quote'"):
         Bench(ports=ports).submit(draft)
+
+
+def test_a_list_is_read_as_a_whole(bench):
+    graph = RAGraph("parts").add_generation("split", "Split {query}", "parts", parse="lines")
+    graph.add_retrieval("find", "parts", topk=2, collect=True, rerank=1)
+    bench.llm.texts["split"] = ["who?\nwhere?"]
+    assert bench.submit(graph.compile()).answer
+    [task] = bench.reading.tasks()
+    assert task.payload.question == "who?\nwhere?"
