@@ -78,7 +78,7 @@ class KeptAnswer:
     def __post_init__(self) -> None:
         searched = sum(s.queries.nbytes + size_of(s.passages) for s in self.searches)
         own = 0 if self.vector is None else self.vector.nbytes
-        texts = (self.question, self.text, self.passages, self.quotes, self.nearest)
+        texts = (self.scope, self.question, self.text, self.passages, self.quotes, self.nearest)
         self.nbytes = own + searched + sum(map(size_of, (*texts, *self.slots.values())))
 
     @property

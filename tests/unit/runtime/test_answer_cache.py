@@ -60,6 +60,12 @@ def test_it_stays_within_its_bytes():
     assert cache.state.entries == 2
 
 
+def test_what_answers_are_told_apart_by_counts_as_well():
+    where = (("file", tuple(f"file-{number}" for number in range(1000))),)
+    small, large = kept("a", ("tenant", ())), kept("a", ("tenant", where))
+    assert large.nbytes - small.nbytes > sum(len(name) for name in where[0][1])
+
+
 def test_another_answer_to_a_question_takes_its_place():
     cache = AnswerCache()
     cache.put(kept("bell", angle=0.0), 0.0)
