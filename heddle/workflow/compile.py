@@ -270,14 +270,11 @@ def _list_slots(
     writer again, every turn would see the same value: so the turns share its items out.
     """
     loops: dict[str, frozenset[NodeId]] = {}
-    ends = {source for source, _, _ in draft.branches}
     after_each = {key: reachable([key], lambda n: _after(edges, n)) for key in draft.nodes}
     for slot, writer in writers.items():
         consumers = set()
         for node in draft.nodes.values():
-            after = after_each[node.id]
-            re_entered = bool(after & ends) and _may_re_enter(draft, node.id, after & ends)
-            if slot in node.reads and re_entered and writer not in after:
+            if slot in node.reads and _may_re_enter(draft, node.id, writer, after_each):
                 consumers.add(node.id)
         kind = draft.nodes[writer]
         if consumers and isinstance(kind, GenerationNode) and kind.parse is not Parse.TEXT:
@@ -285,13 +282,16 @@ def _list_slots(
     return loops
 
 
-def _may_re_enter(draft: Draft, node: NodeId, ends: set[NodeId]) -> bool:
-    for source, _, targets in draft.branches:
-        if source in ends:
-            before = draft.nodes if targets is None else targets
-            if node in reachable(before, lambda n: _after(draft.edges, n)):
-                return True
-    return False
+def _may_re_enter(
+    draft: Draft, reader: NodeId, writer: NodeId, after_each: Mapping[NodeId, set[NodeId]]
+) -> bool:
+    """Whether a callable edge after a reader may lead to it again, and not by way of the writer."""
+    return any(
+        reader in after_each[target] and writer not in after_each[target]
+        for source, _, targets in draft.branches
+        if source in after_each[reader]
+        for target in (draft.nodes if targets is None else targets)
+    )
 
 
 def _with_parse(node: Node, list_slots: Mapping[str, frozenset[NodeId]]) -> Node:

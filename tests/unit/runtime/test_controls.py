@@ -63,5 +63,5 @@ def test_a_join_puts_the_text_before_what_is_new_alone(bench):
     graph.add_join("note", ["notes", "fact"], "notes", before="- ")
     graph.add_edge(START, "fact").add_edge("fact", "note")
     graph.add_edge("note", lambda state: "fact" if state["turn"] < 4 else END, ["fact"])
-    bench.llm.texts["fact"] = ["a", "b", "a", "c"]
+    bench.llm.texts["fact"] = ["a", "b", "c", "a"]
     assert bench.submit(graph.compile()).answer.slots["notes"] == ("- a", "- b", "- c")

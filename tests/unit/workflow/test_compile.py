@@ -65,6 +65,22 @@ def test_a_slot_that_its_loop_writes_anew_is_no_list() -> None:
     assert graph.compile().list_slots == {}
 
 
+def test_a_slot_that_is_written_anew_before_each_turn_is_no_list() -> None:
+    graph = RAGraph().add_generation("rewrite", "Rewrite {query} {answer}", "rewritten")
+    graph.add_retrieval("find", "rewritten").add_generation("reply", "{docs}{query}", "answer")
+    graph.add_edge(START, "rewrite").add_edge("rewrite", "find").add_edge("find", "reply")
+    graph.add_edge("reply", lambda state: END, targets=["rewrite"])
+    assert graph.compile().list_slots == {}
+
+
+def test_edges_that_follow_from_data_lead_to_consumers_as_well() -> None:
+    graph = RAGraph().add_generation("split", "Split {query}", "parts")
+    graph.add_retrieval("find", "parts").add_generation("reply", "{docs}{parts}", "answer")
+    graph.add_edge(START, "split").add_edge("split", "find")
+    graph.add_edge("reply", lambda state: END, targets=["find"])
+    assert graph.compile().list_slots == {"parts": frozenset({"find", "reply"})}
+
+
 def test_only_the_callable_leads_to_its_target() -> None:
     graph = RAGraph()
     graph.add_retrieval("r", query="query", output="docs")
