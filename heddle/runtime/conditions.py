@@ -19,7 +19,7 @@ def choose_targets(
     """
     try:
         chosen = config.choose(_state(config, store))
-    except (Exception, SystemExit) as error:  # `exit()` must not end the runtime's thread
+    except BaseException as error:  # nothing of it must end the runtime's thread, nor its cycle
         raise WorkflowError(
             f"the callable edge after node {node!r} raised {type(error).__name__}: {error}"
         ) from error

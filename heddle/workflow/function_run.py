@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from greenlet import getcurrent, greenlet
+from greenlet import GreenletExit, getcurrent, greenlet
 
 from heddle.core.errors import HeddleError, WorkflowError
 from heddle.workflow.calls import Calls
@@ -89,9 +89,9 @@ class FunctionRun:
             coroutine.send(None)
         except StopIteration as end:
             return self._step(returned=self._returned(end.value))
-        except HeddleError:
+        except (HeddleError, GreenletExit):  # the latter ends a function whose request has ended
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # nothing of it must end the runtime's cycle
             where = self._where(error)
             raise WorkflowError(
                 f"workflow {made.name!r}, {where}: {type(error).__name__}: {error}"

@@ -1,5 +1,6 @@
 """Callable edges run on the runtime's thread: slow ones are named, broken ones end one request."""
 
+import asyncio
 import logging
 
 import pytest
@@ -42,7 +43,7 @@ def test_a_quick_edge_is_not(bench, caplog):
     assert not caplog.records
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit])
+@pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, asyncio.CancelledError])
 def test_an_edge_that_raises_ends_its_request_only(bench, search, error):
     def edge(state):
         raise error

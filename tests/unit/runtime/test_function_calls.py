@@ -299,6 +299,10 @@ async def leaves(rag, query):
     raise SystemExit(3)
 
 
+async def gives_up(rag, query):
+    raise asyncio.CancelledError("late")
+
+
 async def gathers(rag, query):
     await asyncio.gather(rag.generate(f"{query}"), rag.generate(f"{query}"))
 
@@ -316,6 +320,7 @@ async def asks_too_much(rag, query):
         (awaits_another, "do that in a tool"),
         (raises_after_a_value, "ValueError: no good"),
         (leaves, "SystemExit: 3"),
+        (gives_up, "CancelledError: late"),
         (gathers, "as they are, without asyncio.gather"),
         (asks_too_much, "max_tokens must be at least 1"),
     ],
