@@ -155,7 +155,7 @@ class RAGraph:
         if not isinstance(constraint, Constraint | None):
             raise WorkflowError(f"{where}: constraint must be a Constraint, got {constraint!r:.40}")
         sampling = Sampling(
-            max_tokens, temperature, top_p, top_k, seed, tuple(stop), constraint=constraint
+            max_tokens, temperature, top_p, top_k, seed, _stops(stop, where), constraint=constraint
         )
         template = parse_template(prompt, where=f"{where}, prompt")
         if if_empty and needs is None:
@@ -494,7 +494,7 @@ def _check_counts(
     for name, count in (("nprobe", nprobe), ("topm", topm)):
         if count is not None and count < 1:
             raise WorkflowError(f"{where}: {name} must be at least 1, got {count}")
-    if rerank is not None and not 1 <= rerank <= topk:
+    if rerank is not None and (isinstance(rerank, bool) or not 1 <= rerank <= topk):
         raise WorkflowError(
             f"{where}: rerank is how many of the {topk} passages found are kept, so it must be "
             f"in 1..{topk}, got {rerank}"
@@ -529,6 +529,13 @@ def _decode_retrieval(
             raise WorkflowError(f"{where}: {name} must be at least 1, got {value}")
     template = _query(DEFAULT_DECODE_QUERY if query is None else query, where)
     return DecodeRetrieval(pause, template, retrievals_max, added_max)
+
+
+def _stops(stop: Sequence[str], where: str) -> tuple[str, ...]:
+    stops = (stop,) if isinstance(stop, str) else tuple(stop)
+    if not all(isinstance(one, str) and one for one in stops):
+        raise WorkflowError(f"{where}: stop must be texts that are not empty, got {stop!r:.40}")
+    return stops
 
 
 def _role(role: str, prompt: Template, where: str) -> PromptRole:

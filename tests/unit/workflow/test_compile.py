@@ -167,6 +167,8 @@ def test_empty_graph_is_refused() -> None:
         ("max_tokens", {"max_tokens": 0}),
         ("temperature", {"temperature": -1.0}),
         ("parse", {"parse": "yaml"}),
+        ("stop", {"stop": ["END", ""]}),
+        ("stop", {"stop": ""}),
     ],
 )
 def test_generation_values_out_of_range_name_the_field(
@@ -174,6 +176,21 @@ def test_generation_values_out_of_range_name_the_field(
 ) -> None:
     with pytest.raises(WorkflowError, match=field):
         RAGraph().add_generation("g", "{query}", **arguments)  # type: ignore[arg-type]
+
+
+def test_a_stop_string_may_be_given_alone() -> None:
+    graph = RAGraph().add_generation("one", "{query}", stop="END")
+    graph.add_generation("two", "{query}", stop=["END", "\n"])
+    nodes = graph.compile().nodes.values()
+    assert [n.sampling.stop for n in nodes if isinstance(n, GenerationNode)] == [
+        ("END",),
+        ("END", "\n"),
+    ]
+
+
+def test_how_many_are_kept_is_no_yes_or_no() -> None:
+    with pytest.raises(WorkflowError, match="rerank is how many"):
+        RAGraph().add_retrieval("r", rerank=True)
 
 
 def test_a_named_topk_is_meant() -> None:
