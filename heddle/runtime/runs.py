@@ -61,14 +61,19 @@ class ProgramRuns:
     def joined(self, tenant: str, caller: Caller, request_id: int, now_s: float) -> ProgramRun:
         """Return the run that a request belongs to, with this request as its newest."""
         key = tenant, caller.run
+        self._forget_rested(now_s)
         run = self._known.get(key)
-        is_over = run is not None and (
-            now_s - run.newest_s > IDLE_S_MAX or now_s - run.since_s > AGE_S_MAX
-        )
-        if run is None or is_over:
+        if run is None or now_s - run.since_s > AGE_S_MAX:
             run = self._known[key] = ProgramRun(request_id, now_s, now_s)
         run.newest_s = now_s
         self._known.move_to_end(key)
         if len(self._known) > RUNS_MAX:
             self._known.popitem(last=False)
         return run
+
+    def _forget_rested(self, now_s: float) -> None:
+        """Forget what begins anew in any case: its texts can take hundreds of kilobytes."""
+        while self._known:
+            if now_s - next(iter(self._known.values())).newest_s <= IDLE_S_MAX:
+                return
+            self._known.popitem(last=False)

@@ -1,5 +1,7 @@
 """Runs of programs that drive from outside: as old as their first call, a tenant's own, bounded."""
 
+import weakref
+
 from heddle.core.tasks import Caller
 from heddle.runtime.runs import (
     AGE_S_MAX,
@@ -48,3 +50,17 @@ def test_newest_texts_are_bounded_in_number_and_length():
         texts.note(str(number), (number,) * (TEXT_TOKENS_MAX + 1))
     assert (texts.of("first"), texts.of("")) == ((), ())
     assert len(texts.of("3")) == TEXT_TOKENS_MAX
+
+
+def test_the_texts_of_a_run_that_has_rested_too_long_take_no_memory():
+    class Token:
+        """One that can be watched."""
+
+    runs, token = ProgramRuns(), Token()
+    kept = weakref.ref(token)
+    runs.joined("", CALLER, 1, 0.0).texts.note("retrieve", (token,))
+    del token
+    runs.joined("", Caller("other"), 2, IDLE_S_MAX)
+    assert kept() is not None
+    runs.joined("", Caller("other"), 3, IDLE_S_MAX + 0.5)
+    assert kept() is None
