@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, GenerationConfig
 
 from heddle.core.errors import ConfigError
 from heddle.engines.llm.model.fused_layers import can_fuse, fuse_layers
@@ -40,6 +40,7 @@ def load_quantized(
     """
     kernel = _kernel(dtype, device)
     model = _without_weights(config, dtype)
+    _take_generation_config(model, model_dir)
     is_fused = can_fuse(model)
     weights = quantized_weights(model_dir, config, is_fused=is_fused)
     if is_fused:
@@ -81,6 +82,23 @@ def _without_weights(config: Any, dtype: torch.dtype) -> Any:  # noqa: ANN401
     empty = torch.empty(0, config.hidden_size, dtype=dtype)
     model.get_submodule(EMBEDDING).weight = nn.Parameter(empty, requires_grad=False)
     return model
+
+
+def _take_generation_config(model: Any, model_dir: Path) -> None:  # noqa: ANN401
+    """Take over what the files say of generations, above all which tokens end one.
+
+    A model that is loaded whole does so, one that is made of its configuration alone doesn't.
+
+    Raises: ConfigError: a field has no possible value.
+    Mutates: the model.
+    """
+    try:
+        found = GenerationConfig.from_pretrained(model_dir, local_files_only=True)
+    except OSError:  # there is no such file: the model's own configuration holds
+        return
+    except ValueError as error:
+        raise ConfigError(f"model: {model_dir} can't be loaded: {error}") from error
+    model.generation_config = found
 
 
 def _fill(model: Any, weights: Mapping[str, Tensor], kernel: QuantizedKernel) -> None:  # noqa: ANN401

@@ -1,12 +1,14 @@
 """Models with weights of 8 bits: what they write, where their weights are, and what is refused."""
 
 import dataclasses
+import shutil
 
 import pytest
 import torch
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
+from transformers import GenerationConfig
 
 from benchmarks.llm_parity import LENGTHS, MODES, Serving, serve
 from heddle.core.commands import Admit
@@ -71,11 +73,11 @@ def settings(model_dir, **changes):
     return dataclasses.replace(base, **changes)
 
 
-def written(engine, token_ids):
+def written(engine, token_ids, *, ignore_eos=True):
     """Return the tokens that an engine writes behind a prompt, each the likeliest."""
     prefill = PrefillPayload((Segment(token_ids),))
     engine.apply(Admit(Task(1, PrimitiveKind.PREFILLING, Identity(1, "n"), prefill)))
-    decode = DecodePayload(1, Sampling(TOKENS, ignore_eos=True))
+    decode = DecodePayload(1, Sampling(TOKENS, ignore_eos=ignore_eos))
     engine.apply(Admit(Task(2, PrimitiveKind.DECODING, Identity(1, "n"), decode)))
     results = {}
     while engine.has_work:
@@ -194,6 +196,18 @@ def test_a_grid_that_a_directory_brings_is_kept_as_it_is(saved):
         assert torch.equal(found.rows(torch.arange(64)), own.values())
     finally:
         (directory / GRID_FILE).unlink()
+
+
+def test_texts_end_where_the_generation_config_says(saved, tmp_path):
+    directory, token_ids = tmp_path / "model", prompt(5, 0)
+    shutil.copytree(saved("llama"), directory)
+    third = expected("llama", token_ids)[2]
+    config = GenerationConfig.from_pretrained(directory)
+    config.eos_token_id = [config.eos_token_id, third]  # as chat models name another one there
+    config.save_pretrained(directory)
+    engine = build_engine("llm", 1, settings(directory))
+    assert len(written(engine, token_ids, ignore_eos=False)) <= 2
+    engine.close()
 
 
 def test_kv_of_other_weights_has_another_fingerprint(saved):
