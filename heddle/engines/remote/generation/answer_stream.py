@@ -14,6 +14,8 @@ TEXT_CHARS_MAX: Final = 1 << 20
 WHOLE_BYTES_MAX: Final = 8 << 20
 ERROR_BYTES_MAX: Final = 64 << 10
 _DONE: Final = b"[DONE]"
+# How OpenRouter, and vLLM and SGLang, end an answer that broke off over there.
+_BROKEN_OFF: Final = ("error", "abort")
 
 
 class AnswerStream:
@@ -101,9 +103,11 @@ class AnswerStream:
 
     def _take(self, chunk: dict[str, Any], where: str) -> None:
         choices = chunk.get("choices")
+        if chunk.get("error"):  # beside choices, too: OpenRouter shows empty ones
+            raise _reported_error()
         if not isinstance(choices, list):
             if "error" in chunk:
-                raise RemoteProblem(Trouble.FAILED, "reported an error in its stream")
+                raise _reported_error()
             raise no_json("an event that is no part of an answer")
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
@@ -128,9 +132,15 @@ class AnswerStream:
             self.parts.append(text)
             self._on_text(text)
         reason = choice.get("finish_reason")
+        if reason in _BROKEN_OFF:
+            raise _reported_error()
         if reason:
             self.reason = FinishReason.LENGTH if reason == "length" else FinishReason.STOP
             self.is_filtered = reason == "content_filter"
+
+
+def _reported_error() -> RemoteProblem:
+    return RemoteProblem(Trouble.FAILED, "reported an error in its stream")
 
 
 def _read(event: bytes) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heddle.core.results import FinishReason
 from heddle.engines.remote.generation.answer_stream import TEXT_CHARS_MAX, AnswerStream
 from heddle.engines.remote.http.response_reader import ResponseReader
 from heddle.engines.remote.problem import RemoteProblem
@@ -108,3 +109,18 @@ def test_an_answer_without_end_is_bounded() -> None:
 
 def test_a_filtered_answer_is_known() -> None:
     assert answered(events({"delta": {}, "finish_reason": "content_filter"})).is_filtered
+
+
+@pytest.mark.parametrize("reason", ["error", "abort"])
+def test_an_answer_that_broke_off_over_there_is_no_whole_one(reason: str) -> None:
+    begun = {"delta": {"content": "The keeper"}}
+    with pytest.raises(RemoteProblem, match="reported an error"):
+        answered(events(begun, {"delta": {"content": ""}, "finish_reason": reason}))
+
+
+def test_an_error_beside_choices_is_one() -> None:
+    end = {"error": {"code": "server_error"}, "choices": [{"delta": {}, "finish_reason": "stop"}]}
+    with pytest.raises(RemoteProblem, match="reported an error"):
+        answered(HEADS["events"] + b"data: " + json.dumps(end).encode() + b"\n\n")
+    ended = json.dumps({**end, "error": None}).encode()
+    assert answered(HEADS["events"] + b"data: " + ended + b"\n\n").reason is FinishReason.STOP
