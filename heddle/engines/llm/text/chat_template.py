@@ -58,7 +58,9 @@ class ChatTemplate:
         for content in (MARKER, [{"type": "text", "text": MARKER}]):
             try:
                 rendered = _render(source, [_message("user", content)], tokens)
-            except jinja2.TemplateError as error:
+            except Exception as error:  # a template is a program of the model's author
+                if isinstance(content, list):
+                    break  # it takes texts alone
                 raise ConfigError(
                     f"chat template of {directory} can't be rendered: {error}"
                 ) from error
@@ -133,7 +135,7 @@ def _around_system(
     messages = [_message("system", system or SYSTEM_MARKER), _message("user", content)]
     try:
         rendered = _render(source, messages, tokens)
-    except jinja2.TemplateError:
+    except Exception:  # any that the template raises
         return None, None
     before, found, after = rendered.partition(SYSTEM_MARKER)
     end, shown, rest = after.partition(MARKER)

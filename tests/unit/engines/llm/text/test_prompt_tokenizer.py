@@ -342,6 +342,21 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
         PromptTokenizer.from_directory(tmp_path)
 
 
+def test_a_template_that_fails_where_it_is_given_parts_is_no_internal_error(tmp_path: Path) -> None:
+    twice = "{% for m in messages %}{{ '<|user|>' + m['content'] + m['content'] }}{% endfor %}"
+    save(tmp_path, train("gpt2"), twice)
+    with pytest.raises(ConfigError, match="exactly once"):
+        ChatTemplate.from_directory(tmp_path)
+    parts_of_users = (
+        "{% for m in messages %}{% if m['role'] == 'system' %}{{ '<|sys|>' + m['content'] }}"
+        "{% else %}{{ m['content'][0]['text'] }}{% endif %}{% endfor %}"
+    )
+    save(tmp_path, train("gpt2"), parts_of_users)
+    template = ChatTemplate.from_directory(tmp_path)
+    assert template is not None
+    assert (template.wraps_content, template.system_head) == (True, None)
+
+
 def test_text_that_is_no_unicode_is_an_input_error() -> None:
     with pytest.raises(InputError, match="Unicode"):
         model_of("gpt2", READER).prompts.encode_slot("junk \ud800")
