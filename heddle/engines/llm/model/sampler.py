@@ -1,12 +1,16 @@
 """Choosing the next token of each row from its logits."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heddle.engines.llm.step_batch import Draw, TokenMask
+
+# By less, logits would become infinite; by this alone the likeliest token is left.
+TEMPERATURE_MIN: Final = 1e-300
 
 
 def draw_tokens(logits: Tensor, draws: Sequence[Draw], likeliest: Sequence[int]) -> tuple[int, ...]:
@@ -63,7 +67,7 @@ def _sample(logits: Tensor, draw: Draw) -> int:
     Deviates: transformers applies temperature, top-k and top-p in this order too, but draws with
     a generator; a uniform of the request's own makes the token independent of its batch.
     """
-    scaled = logits.double() / draw.temperature
+    scaled = logits.double() / max(draw.temperature, TEMPERATURE_MIN)
     candidates: Tensor | None = None
     if 0 < draw.top_k < scaled.shape[-1]:
         scaled, candidates = scaled.topk(draw.top_k)

@@ -41,6 +41,11 @@ def test_temperature_sharpens():
     assert counts(temperature=0.5) == pytest.approx(expected, abs=1)
 
 
+@pytest.mark.parametrize("how", [{}, {"top_k": 3}, {"top_p": 0.9}])
+def test_the_least_temperature_leaves_the_best_alone(how):
+    assert counts(temperature=5e-324, **how) == [1000, 0, 0, 0, 0]
+
+
 def test_top_k_keeps_the_best_k():
     assert counts(temperature=1.0, top_k=2) == pytest.approx([625, 0, 375, 0, 0], abs=1)
 
