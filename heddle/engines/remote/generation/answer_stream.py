@@ -118,9 +118,11 @@ class AnswerStream:
 
     def _take_choice(self, choice: dict[str, Any], where: str) -> None:
         piece = choice.get(where)
-        text = piece.get("content") if isinstance(piece, dict) else choice.get("text")
+        content = piece.get("content") if isinstance(piece, dict) else choice.get("text")
+        text = _joined(content) if isinstance(content, list) else content
         if isinstance(piece, dict) and not text:
-            self.has_thought |= bool(piece.get("reasoning_content") or piece.get("reasoning"))
+            thought = content or piece.get("reasoning_content") or piece.get("reasoning")
+            self.has_thought |= bool(thought)
         if text is not None and not isinstance(text, str):
             raise no_json("an event whose content is no text")
         if text:
@@ -137,6 +139,12 @@ class AnswerStream:
         if reason:
             self.reason = FinishReason.LENGTH if reason == "length" else FinishReason.STOP
             self.is_filtered = reason == "content_filter"
+
+
+def _joined(parts: list[Any]) -> str:
+    """Return the text of a content in parts, without thoughts: Mistral's reasoning models."""
+    texts = (part.get("text") for part in parts if isinstance(part, dict))
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _reported_error() -> RemoteProblem:

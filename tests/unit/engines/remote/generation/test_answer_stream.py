@@ -124,3 +124,16 @@ def test_an_error_beside_choices_is_one() -> None:
         answered(HEADS["events"] + b"data: " + json.dumps(end).encode() + b"\n\n")
     ended = json.dumps({**end, "error": None}).encode()
     assert answered(HEADS["events"] + b"data: " + ended + b"\n\n").reason is FinishReason.STOP
+
+
+def test_a_content_in_parts_is_its_texts_without_thoughts() -> None:
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "Who keeps it?"}]}
+    answer = {"type": "text", "text": "Ada Lind."}
+    stream = answered(
+        events(
+            {"delta": {"content": [thinking]}},
+            {"delta": {"content": [thinking, answer]}},
+            {"delta": {"content": " She does."}, "finish_reason": "stop"},
+        )
+    )
+    assert (stream.text, stream.has_thought) == ("Ada Lind. She does.", True)
