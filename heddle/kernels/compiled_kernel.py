@@ -271,7 +271,8 @@ def _torch_openmp() -> Path:
 def _loaded_files() -> set[Path]:
     """Return the files that are mapped into this process."""
     maps = Path("/proc/self/maps").read_text().splitlines()
-    return {Path(line.split()[-1]) for line in maps}
+    # Five fields stand before a name, which may hold blanks.
+    return {Path(line.split(maxsplit=5)[-1]) for line in maps}
 
 
 def _reason(error: subprocess.SubprocessError) -> str:

@@ -1,9 +1,10 @@
 """The compiled kernel is built once, and its absence is reported."""
 
+import mmap
 import shutil
 import subprocess
 import tempfile
-from pathlib import Path
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -145,13 +146,22 @@ def test_threads_of_another_kind_are_told(find, monkeypatch):
     assert find().problem == "torch's threads are not those of one GNU OpenMP library"
 
 
-def test_torch_s_threads_are_known_where_links_lead_to_torch(tmp_path, monkeypatch):
-    home = Path(torch.__file__).resolve().parent
+@contextmanager
+def mapped(library):
+    library.parent.mkdir(parents=True)
+    library.write_bytes(b"x")
+    with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        yield
+
+
+@pytest.mark.parametrize("folder", ["torch", "a folder with blanks"])
+def test_torch_s_threads_are_known_where_links_lead_to_torch(folder, tmp_path, monkeypatch):
+    home = tmp_path / folder
     own, other = home / "lib" / "libgomp.so.1", tmp_path / "faiss_cpu.libs" / "libgomp-1.so"
     (tmp_path / "link").symlink_to(home)
     monkeypatch.setattr(torch, "__file__", str(tmp_path / "link" / "__init__.py"))
-    monkeypatch.setattr(compiled_kernel, "_loaded_files", lambda: {own, other})
-    assert compiled_kernel._torch_openmp() == own
+    with mapped(own), mapped(other):
+        assert compiled_kernel._torch_openmp() == own
 
 
 def served(model):
