@@ -360,7 +360,7 @@ def _limits(settings: LlmSettings, config: Any, dtype: "torch.dtype") -> Schedul
 
 def _context_tokens_max(settings: LlmSettings, config: Any, pool_tokens: int) -> int:  # noqa: ANN401
     wanted = settings.context_tokens_max
-    made_for: int = config.max_position_embeddings
+    made_for = _made_for(config)
     if wanted is None:
         if pool_tokens < made_for:
             log.info(
@@ -372,6 +372,16 @@ def _context_tokens_max(settings: LlmSettings, config: Any, pool_tokens: int) ->
     if wanted > made_for:
         raise ConfigError(f"context_tokens_max is {wanted}; the model was made for {made_for}")
     return wanted
+
+
+def _made_for(config: Any) -> int:  # noqa: ANN401 - transformers' class
+    """Return the context that a model takes; YaRN stretches the one it was trained on."""
+    length: int = config.max_position_embeddings
+    rope = dict(getattr(config, "rope_parameters", None) or {})
+    if rope.get("rope_type", rope.get("type")) != "yarn":
+        return length
+    trained = rope.get("original_max_position_embeddings") or length
+    return max(length, int(trained * rope.get("factor", 1)))
 
 
 def _device(wanted: str) -> "torch.device":

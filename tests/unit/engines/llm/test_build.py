@@ -22,7 +22,13 @@ from heddle.core.payloads import DecodePayload, PrefillPayload, Sampling, Segmen
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
 from heddle.engines.llm.attention import choice
-from heddle.engines.llm.build import LlmSettings, _with_device_pages, attention_on, build_engine
+from heddle.engines.llm.build import (
+    LlmSettings,
+    _with_device_pages,
+    attention_on,
+    build_engine,
+    spec_of,
+)
 from heddle.engines.llm.model.worker import TransformersWorker
 from heddle.engines.llm.reuse import gate as reuse_gate
 from tests.helpers.tiny_models import VOCABULARY, prompt, tiny_model
@@ -100,6 +106,15 @@ def test_the_first_steps_are_done_and_leave_nothing_behind(model_dir, monkeypatc
     assert not len(engine.scheduler.kv_cache.index)
     frame = engine.step(0.0, float("inf"))
     assert (frame.events, frame.features, frame.costs.samples) == ((), {}, 0)
+
+
+def test_a_context_may_be_as_long_as_yarn_stretches_it(model_dir):
+    model = tiny_model("qwen3-yarn", max_position_embeddings=320)  # 256 that count four times
+    for wanted in (None, 1024):
+        spec = spec_of(settings(model_dir, context_tokens_max=wanted), model, "")
+        assert spec.limits.context_tokens_max == 1024
+    with pytest.raises(ConfigError, match="the model was made for 1024"):
+        spec_of(settings(model_dir, context_tokens_max=1025), model, "")
 
 
 def test_a_model_whose_kv_can_not_be_reused_says_so_where_it_was_to_be(model_dir, monkeypatch):
