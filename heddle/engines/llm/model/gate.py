@@ -23,7 +23,8 @@ _HEADER_BYTES_MAX = 100 << 20  # safetensors' own limit
 def load_config(model_dir: Path) -> Any:  # noqa: ANN401 - transformers' own configuration class
     """Return the configuration of a model directory that can be loaded without remote code.
 
-    Raises: ConfigError: no directory, no config.json, no safetensors, or remote code.
+    Raises: ConfigError: no directory, no config.json, no safetensors, remote code, or a field that
+        can't be.
     """
     if not model_dir.is_dir():
         raise ConfigError(f"model: {model_dir} is not a directory")
@@ -50,7 +51,11 @@ def load_config(model_dir: Path) -> Any:  # noqa: ANN401 - transformers' own con
             f"model: {model_dir} has no safetensors weights; convert it with "
             "model.save_pretrained(directory)"
         )
-    return AutoConfig.from_pretrained(model_dir, trust_remote_code=False, local_files_only=True)
+    try:
+        return AutoConfig.from_pretrained(model_dir, trust_remote_code=False, local_files_only=True)
+    except Exception as error:  # it checks each field, and has classes of its own for what is wrong
+        why = " ".join(str(error).split())
+        raise ConfigError(f"model: transformers doesn't take {path}: {why}") from error
 
 
 def check_config(config: Any, context_tokens_max: int) -> None:  # noqa: ANN401

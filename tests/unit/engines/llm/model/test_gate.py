@@ -80,6 +80,22 @@ def test_a_directory_that_can_not_be_loaded_says_why(tmp_path, config, reason):
         model_gate.load_config(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("max_position_embeddings", 512.0, "expected int, got float"),
+        ("num_attention_heads", 11, "not a multiple of the number of attention heads"),
+        ("rope_scaling", {"rope_type": "yarn"}, "Missing required keys .*'factor'"),
+    ],
+)
+def test_a_field_that_can_not_be_is_named(tmp_path, field, value, reason):
+    (tmp_path / "model.safetensors").touch()
+    sizes = {"model_type": "llama", "hidden_size": 64, "num_attention_heads": 4, field: value}
+    (tmp_path / "config.json").write_text(json.dumps(sizes), encoding="utf-8")
+    with pytest.raises(ConfigError, match=reason):
+        model_gate.load_config(tmp_path)
+
+
 def test_a_missing_directory_is_named(tmp_path):
     with pytest.raises(ConfigError, match="nowhere is not a directory"):
         model_gate.load_config(tmp_path / "nowhere")
