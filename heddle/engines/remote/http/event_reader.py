@@ -11,8 +11,8 @@ EVENT_BYTES_MAX: Final = 1 << 20
 class EventReader:
     """Cuts a stream into events.
 
-    An event ends with an empty line; its `data` lines are joined. Comments and other fields
-    are skipped. Lines may end in LF or CRLF.
+    An event ends with an empty line; its `data` lines are joined. Comments, other fields and
+    events without data are skipped. Lines may end in LF or CRLF.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,8 @@ class EventReader:
             elif not line and self._data:
                 event = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
                 self._data = []
-                yield event
+                if event:  # else it is none: servers keep connections alive so
+                    yield event
         self._check_size()
 
     def close(self) -> Iterator[bytes]:

@@ -29,6 +29,10 @@ def test_the_end_of_the_stream_ends_the_last_event() -> None:
     assert list(reader.close()) == [b"last"]
 
 
+def test_an_event_without_data_is_none() -> None:
+    assert list(EventReader().feed(b"data:\n\ndata: one\n\ndata: \r\n\r\n")) == [b"one"]
+
+
 @pytest.mark.parametrize("filler", [b"x" * 4096, b"data: " + b"x" * 4096 + b"\n"])
 def test_an_event_without_end_is_refused(filler: bytes) -> None:
     reader = EventReader()
