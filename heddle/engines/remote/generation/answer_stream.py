@@ -103,6 +103,8 @@ class AnswerStream:
 
     def _take(self, chunk: dict[str, Any], where: str) -> None:
         choices = chunk.get("choices")
+        if choices is None and "choices" in chunk:
+            choices = []  # as servers in Go write an empty list
         if chunk.get("error"):  # beside choices, too: OpenRouter shows empty ones
             raise _reported_error()
         if not isinstance(choices, list):

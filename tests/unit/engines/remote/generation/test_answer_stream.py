@@ -137,3 +137,10 @@ def test_a_content_in_parts_is_its_texts_without_thoughts() -> None:
         )
     )
     assert (stream.text, stream.has_thought) == ("Ada Lind. She does.", True)
+
+
+def test_a_count_of_tokens_may_come_with_null_for_choices() -> None:
+    usage = {"choices": None, "usage": {"prompt_tokens": 7, "completion_tokens": 2}}
+    ended = events({"delta": {"content": "Ada."}, "finish_reason": "stop"})
+    stream = answered(ended + b"data: " + json.dumps(usage).encode() + b"\n\n")
+    assert (stream.text, stream.usage) == ("Ada.", usage["usage"])
