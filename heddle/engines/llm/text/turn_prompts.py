@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from heddle.core.errors import InputError
 from heddle.core.payloads import Segment
 from heddle.core.prompts.chat_turns import SYSTEM, ChatTurn, ChatTurns
+from heddle.core.texts.text_check import check_unicode
 from heddle.engines.llm.text.chat_template import ChatTemplate
 from heddle.engines.llm.text.template_ids import absorbed_lead, control_ids, head_ids
 
@@ -53,7 +54,8 @@ class TurnPrompts:
             encode_text: returns the ids of a content; the flag says whether a line begins with it.
 
         Raises:
-            InputError: the template refuses the turns, or leaves one out.
+            InputError: the template refuses the turns, or leaves one out; or a field of one holds
+                half a character.
         """
         if chat.turns and chat.turns[0].role == SYSTEM and self._template.system_head is None:
             chat = chat.without_system()
@@ -93,6 +95,7 @@ class TurnPrompts:
 
     def _message(self, number: int, turn: ChatTurn) -> dict[str, object]:
         for text in _texts(turn.fields):
+            check_unicode(text, f"messages.{number}")
             found = next((c for c in self._controls if c in text), None)
             if found is not None or _MARKED.search(text) or "\0" in text:
                 raise InputError(

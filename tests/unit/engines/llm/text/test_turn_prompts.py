@@ -134,6 +134,13 @@ def test_fields_beside_the_content_reach_the_template_and_hold_no_control_token(
             model.prompts.encode_prompt([ChatTurns(turns)])
 
 
+def test_half_a_character_in_a_field_is_the_callers_to_mend() -> None:
+    call = {"function": {"name": "look", "arguments": {"name": "\ud83d"}}}
+    turns = (ChatTurn("user", "Who?"), ChatTurn("assistant", "", {"tool_calls": [call]}))
+    with pytest.raises(InputError, match=r"messages\.1 is not valid Unicode"):
+        model_of("gpt2", ROLES).prompts.encode_prompt([ChatTurns(turns)])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_bare_text_gets_what_the_tokenizer_puts_first_and_no_template(family) -> None:
     model = model_of(family, ROLES)
