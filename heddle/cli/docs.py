@@ -63,6 +63,12 @@ def run(options: argparse.Namespace) -> int:
     if options.action in ("add", "rm") and not options.names:
         what = "files or directories" if options.action == "add" else "ids of documents"
         raise InputError(f"{options.action} needs {what}")
+    if options.tenant is not None and options.action in ("add", "sync"):
+        raise InputError(
+            f"--tenant is for ls and rm, and {options.action} would read the files for everybody: "
+            "lines of JSONL name their `tenant`, and a server takes a tenant's files (POST "
+            "/v1/documents)"
+        )
     if options.watch and options.action != "sync":
         raise InputError("--watch is for sync")
     if not options.interval >= INTERVAL_S_MIN:

@@ -139,6 +139,11 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigError("name files or directories to index, or documents to --delete ID")
     if options.delete:
         return delete_shown(options.into, options.delete, options.tenant)
+    if options.tenant:
+        raise ConfigError(
+            "--tenant is for --delete, and these files' documents would be everybody's: lines of "
+            "JSONL name their `tenant`, and a server takes a tenant's files (POST /v1/documents)"
+        )
     pgvector = None
     if options.pgvector == NO_PGVECTOR:
         pgvector_shown(options.into, NO_PGVECTOR)

@@ -155,6 +155,8 @@ def test_watching_tries_a_bad_file_again_only_when_it_changes(
         (["add"], "add needs files or directories"),
         (["rm"], "rm needs ids of documents"),
         (["ls", "--watch"], "--watch is for sync"),
+        (["add", "x", "--tenant", "acme"], "--tenant is for ls and rm"),
+        (["sync", "--tenant", "acme"], "--tenant is for ls and rm"),
         (["sync", "--watch", "--interval", "0"], "--interval must be at least 1 seconds"),
         (["sync", "--interval", "nan"], "--interval must be at least 1 seconds"),
         (["ls"], "no corpus here; make one with"),

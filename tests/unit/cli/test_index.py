@@ -7,7 +7,7 @@ import pytest
 from heddle.app.index_paths import IndexReport
 from heddle.app.indexing.documents import Embedded
 from heddle.cli.index import print_report, skipped_lines
-from heddle.cli.main import command_parser
+from heddle.cli.main import command_parser, main
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestReport
 
@@ -78,3 +78,13 @@ def test_files_that_were_skipped_for_one_reason_are_one_line():
     assert list(skipped_lines(notes[:3])) == [
         "skipped 3 files, 0.json, 1.json, 2.json: unknown format"
     ]
+
+
+def test_no_file_is_indexed_for_everybody_where_a_tenant_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "salaries.txt").write_text("Ann earns 5.")
+    arguments = [str(tmp_path / "salaries.txt"), "--into", str(tmp_path / "corpus")]
+    assert main(["index", *arguments, "--tenant", "acme"]) == 2
+    assert "--tenant is for --delete" in capsys.readouterr().err
+    assert not (tmp_path / "corpus").exists()
