@@ -24,13 +24,13 @@ class EmbeddingRequest(BaseModel):
 
     input: str | list[str] = Field(description="one text, or several")
     model: str = Field(default="", description="ignored: a server has one embedder")
-    encoding_format: Literal["float", "base64"] = Field(
-        default="float", description="how the reply writes the vectors"
+    encoding_format: Literal["float", "base64"] | None = Field(  # LiteLLM sends null
+        default="float", description="how the reply writes the vectors; null = float"
     )
     dimensions: int | None = Field(
         default=None, gt=0, description="length of the vectors, if the model allows a shorter one"
     )
-    user: str = Field(default="", description="ignored")
+    user: str | None = Field(default=None, description="ignored")
     role: RoleWord = Field(
         default="plain", description="prompt of the model that stands before them"
     )
@@ -86,9 +86,9 @@ def embeddings_json(asked: EmbeddingRequest, vectors: Vectors, model: str) -> Js
     # A single pass over all values: "<f4" is what OpenAI's clients decode.
     values = np.ascontiguousarray(vectors.values, "<f4")
     encoded = (
-        values.tolist()
-        if asked.encoding_format == "float"
-        else [base64.b64encode(row.tobytes()).decode() for row in values]
+        [base64.b64encode(row.tobytes()).decode() for row in values]
+        if asked.encoding_format == "base64"
+        else values.tolist()
     )
     return {
         "object": "list",

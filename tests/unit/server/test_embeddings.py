@@ -48,11 +48,12 @@ def from_base64(text: str) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "decoded"), [("float", lambda values: values), ("base64", from_base64)]
+    ("encoding", "decoded"),
+    [("float", lambda values: values), (None, lambda values: values), ("base64", from_base64)],
 )
-def test_vectors_in_the_order_of_the_texts(encoding: str, decoded: Callable) -> None:
+def test_vectors_in_the_order_of_the_texts(encoding: str | None, decoded: Callable) -> None:
     server = FakeServer(Vectors(VALUES, tokens=7, truncated=1))
-    response = post(server, input=["a", "b"], model="any", encoding_format=encoding)
+    response = post(server, input=["a", "b"], model="any", encoding_format=encoding, user=None)
     assert response.status_code == 200
     found = response.json()
     assert [part["index"] for part in found["data"]] == [0, 1]
