@@ -18,7 +18,7 @@ from heddle.cli.config_options import (
     server_config,
 )
 from heddle.cli.output.search_lines import output_width, search_json, search_lines
-from heddle.cli.running.client import find_server
+from heddle.cli.running.client import OF_A_SEARCH, find_server
 from heddle.cli.running.decode import passages_of
 from heddle.cli.start_server import start_server
 from heddle.core.errors import InputError
@@ -90,7 +90,7 @@ def _by_meaning(options: argparse.Namespace, topk: int) -> Found:
         options, only=("index", *FIELDS), needs=("index",), generator=generator, reprime=False
     )
     chosen = {name: one for name, one in choices(options, ServerConfig).items() if name in FIELDS}
-    running = find_server(config, chosen) if options.server else None
+    running = find_server(config, chosen, OF_A_SEARCH) if options.server else None
     if running is not None:
         reply = running.search(
             {

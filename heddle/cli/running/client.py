@@ -3,7 +3,7 @@
 import http.client
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -32,6 +32,7 @@ OF_A_REQUEST: Final = (
     "system",
     "prompt_file",
 )
+OF_A_SEARCH: Final = ("deadline_s",)
 OF_THE_COMMAND: Final = ("index", "reprime")  # the corpus is the same, and one question primes none
 
 log = logging.getLogger(__name__)
@@ -157,12 +158,15 @@ class RunningServer:
         )
 
 
-def find_server(config: ServerConfig, chosen: Mapping[str, Choice]) -> RunningServer | None:
+def find_server(
+    config: ServerConfig, chosen: Mapping[str, Choice], of_a_request: Sequence[str] = OF_A_REQUEST
+) -> RunningServer | None:
     """Return the server that runs on a command's corpus; None = start one, and the log says why.
 
     Args:
         config: the command's.
         chosen: the settings that flags, environment or file give, by name.
+        of_a_request: names of those that the command's request has for itself.
     """
     if config.place is None:
         return None
@@ -172,7 +176,7 @@ def find_server(config: ServerConfig, chosen: Mapping[str, Choice]) -> RunningSe
     if not advert.is_alive:
         log.info("the server of process %d was killed: one is started", advert.pid)
         return None
-    reason, key = _unfit(advert, config, chosen), ""
+    reason, key = _unfit(advert, config, chosen, of_a_request), ""
     if advert.needs_key and not reason:
         key = own_key()
         reason = key_problem(config.place.work, key)
@@ -198,12 +202,17 @@ def request_settings(config: ServerConfig, chosen: Mapping[str, Choice]) -> dict
     return found
 
 
-def _unfit(advert: ServerAdvert, config: ServerConfig, chosen: Mapping[str, Choice]) -> str:
+def _unfit(
+    advert: ServerAdvert,
+    config: ServerConfig,
+    chosen: Mapping[str, Choice],
+    of_a_request: Sequence[str],
+) -> str:
     if advert.version != __version__:
         return f"it is of version {advert.version}, and this is {__version__}"
     texts = settings_text(config)
     for name, choice in chosen.items():
-        if name in OF_A_REQUEST or name in OF_THE_COMMAND:
+        if name in of_a_request or name in OF_THE_COMMAND:
             continue
         if name == "answer_cache" and config.answer_cache == "off":
             continue  # a request can do without the cache that a server has

@@ -15,6 +15,7 @@ import uvicorn
 from heddle import ConfigError, EngineError, InputError, ServerConfig
 from heddle.app.config_sources import Choice
 from heddle.app.setting import fields_of
+from heddle.cli.main import main
 from heddle.cli.running.advert import ServerAdvert, advertised
 from heddle.cli.running.client import RunningServer, find_server, request_settings
 from heddle.cli.running.decode import passages_of
@@ -161,6 +162,21 @@ def test_it_is_found_while_it_answers(front: Front, tmp_path: Path):
         assert find_server(config, {}) is None
         with pytest.raises(EngineError, match="went away: ask again, or with --no-server"):
             list(RunningServer(front.advert).ask({"question": "Who?"}))
+
+
+def test_a_search_asks_no_server_that_would_search_otherwise(
+    front: Front, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    def start(config: ServerConfig) -> None:
+        raise InputError(f"started with {config.optimizations}")
+
+    monkeypatch.setattr("heddle.cli.search.start_server", start)
+    search = ["search", str(tmp_path), "rocks", "--deadline-s", "3"]
+    with advertised(tmp_path, front.advert):
+        assert main(search) == 0
+        assert main([*search, "--optimizations", "exact"]) == 2
+    assert "started with Optimizations.EXACT" in capsys.readouterr().err
+    assert [how["deadline_s"] for how in front.server.asked] == [3.0]
 
 
 def test_of_a_server_that_was_killed_nothing_is_said(
