@@ -48,7 +48,7 @@ from heddle.server.metrics import MetricsPage
 from heddle.server.openai.api_error import ApiError
 from heddle.server.openai.routes import add_openai
 from heddle.server.page.routes import add_page
-from heddle.server.request_ids import RequestIds
+from heddle.server.request_ids import BROKEN, HEADER, RequestIds, current_request_id
 from heddle.server.rerank_request import RerankRequest, ranking_json, read_rerank
 from heddle.server.runs.call_identities import CallIdentities
 from heddle.server.runs.routes import add_runs
@@ -426,7 +426,8 @@ def _add_error_replies(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def broken(_: Request, error: Exception) -> Response:
         message = "a bug in Heddle; the server's log has the details"
-        return _reply(500, error_body("InternalError", message, None, None))
+        body = error_body("InternalError", message, None, None)
+        return _reply(BROKEN, body, {HEADER: current_request_id()})
 
 
 def _detail(request: Request, error: HTTPException) -> str:

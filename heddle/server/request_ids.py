@@ -16,6 +16,7 @@ from heddle.core.printing.log_lines import REQUEST_ID, JsonFormatter
 
 HEADER: Final = "X-Request-ID"
 PATH_CHARS: Final = 200  # of a path, in the log
+BROKEN: Final = 500
 _GIVEN: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _current: ContextVar[str] = ContextVar("request_id", default="")
 
@@ -49,13 +50,18 @@ class RequestIds:
         token = _current.set(request_id)
         clock = asyncio.get_running_loop().time
         started_s = clock()
+        has_failed = False
         try:
             await self._app(scope, receive, sent)
+        except Exception:
+            has_failed, status = True, status or BROKEN
+            raise
         finally:
             path = ascii(scope["path"][:PATH_CHARS])[1:-1]
             taken_s = clock() - started_s
             log.info("%s %s: %s in %.3f s", scope["method"], path, status or "no answer", taken_s)
-            _current.reset(token)
+            if not has_failed:  # else who answers for a bug, and logs it, is outside of this
+                _current.reset(token)
 
 
 def current_request_id() -> str:

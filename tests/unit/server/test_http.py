@@ -400,8 +400,11 @@ def test_only_json_is_taken():
 
 
 def test_a_bug_leaks_nothing():
-    response = ask(FakeServer(refusal=RuntimeError("secret path")), question="Who?")
+    server, headers = FakeServer(refusal=RuntimeError("secret path")), {"X-Request-ID": "abc-1"}
+    body = {"question": "Who?"}
+    response = call(server, lambda client: client.post("/v1/ask", json=body, headers=headers))
     assert response.status_code == 500
+    assert response.headers["x-request-id"] == "abc-1", "the log names its details by it"
     assert "secret" not in response.text
     assert response.json()["error"]["type"] == "InternalError"
 

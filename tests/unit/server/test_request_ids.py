@@ -75,3 +75,26 @@ def test_a_log_of_json_has_the_id_as_a_field(monkeypatch: pytest.MonkeyPatch) ->
     inside, *_, after = map(json.loads, written.getvalue().splitlines())
     assert (inside["message"], inside["request_id"]) == ("at work", "abc-4")
     assert "request_id" not in after
+
+
+def test_the_log_names_the_request_of_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    async def broken(scope, receive, send) -> None:
+        raise RuntimeError("a bug")
+
+    async def serve() -> None:  # as uvicorn does
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": "/",
+            "headers": [(b"x-request-id", b"a-5")],
+        }
+        try:
+            await RequestIds(broken)(scope, None, None)
+        except RuntimeError:
+            log.exception("Exception in ASGI application")
+
+    with caplog.at_level(logging.INFO, "heddle"), request_ids_in_log():
+        asyncio.run(serve())
+        lines = caplog.text.splitlines()
+    assert "GET /: 500 in 0." in lines[0]
+    assert lines[-1] == "RuntimeError: a bug [request a-5]"
