@@ -2,19 +2,17 @@
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from heddle.app.indexing.chunk_embedding import Embedded, EmbeddingServer
 from heddle.app.indexing.documents import delete_document, put_document
+from heddle.app.indexing.sent_file import sent_file
 from heddle.core.errors import InputError
 from heddle.corpus.chunking import Chunking
 from heddle.corpus.document import Document
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import SENT_LIMITS
 from heddle.corpus.records import PutOutcome
-from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
 
 DOCUMENTS_MAX: Final = 1_000  # of a file: its client waits for all of them
@@ -91,10 +89,7 @@ def _numbered_lines(store: CorpusStore, name: str, tenant: str) -> list[str]:
 
 def _documents(name: str, content: bytes, tenant: str) -> list[Document]:
     """Return a file's documents that have a text, as a corpus stores them."""
-    with TemporaryDirectory(prefix="heddle-file-") as folder, GuardedParser(SENT_LIMITS) as parser:
-        path = Path(folder) / name
-        with storage_errors(path):
-            path.write_bytes(content)
+    with sent_file(name, content) as path, GuardedParser(SENT_LIMITS) as parser:
         found: list[Document] = []
         try:
             for document in parser.documents(path):

@@ -12,12 +12,11 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, Protocol, Self
 
 from heddle.app.indexing.chunk_embedding import BATCH_ROWS, BATCHES_IN_FLIGHT, embed_batches
 from heddle.app.indexing.documents import chunk_kv_goes_too, corpus_of
+from heddle.app.indexing.sent_file import sent_file
 from heddle.core.errors import Cancelled, HeddleError, InputError
 from heddle.core.search_scope import metadata_of
 from heddle.core.tasks import Priority
@@ -27,7 +26,6 @@ from heddle.corpus.ingestion import Batch, document_batches
 from heddle.corpus.parsing.guarded_parser import GuardedParser
 from heddle.corpus.parsing.limits import SENT_LIMITS
 from heddle.corpus.rows.connection import Claim
-from heddle.corpus.sqlite.storage_errors import storage_errors
 from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_stores.document_names import FILE_KEY, STORE_KEY, document_id
 from heddle.corpus.vector_stores.records import AttachedFile, FailureKind
@@ -245,13 +243,7 @@ class FileIndexing:
             raise Cancelled("the file is gone")
         chunking = self._server.chunking()
         self._store.runs.set_chunking(chunking.stamp)
-        with (
-            TemporaryDirectory(prefix="heddle-file-") as folder,
-            GuardedParser(SENT_LIMITS) as parser,
-        ):
-            path = Path(folder) / file.name
-            with storage_errors(path):
-                path.write_bytes(content)
+        with sent_file(file.name, content) as path, GuardedParser(SENT_LIMITS) as parser:
             self._parser = parser
             try:
                 found = _Found()

@@ -1,13 +1,14 @@
 """Files put into a corpus while it is served: as `heddle index` reads them, or not at all."""
 
 import gzip
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from heddle.app.indexing import file_documents
 from heddle.app.indexing.file_documents import put_file
-from heddle.core.errors import InputError
+from heddle.core.errors import InputError, StorageError
 from heddle.corpus.ingestion import DEFAULT_CHUNKING
 from heddle.corpus.records import EmbedderStamp, PutOutcome
 from heddle.corpus.store import CorpusStore
@@ -87,3 +88,12 @@ def test_a_file_that_can_not_be_used_leaves_nothing(
         put(store, name, content)
     assert listed(store) == []
     assert put(store, "three.jsonl", LINES + b'{"text": "A crow."}') == {PutOutcome.ADDED.value: 3}
+
+
+def test_where_nothing_can_be_written_no_bug_is_named(
+    store: CorpusStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with pytest.raises(StorageError, match=r"^the folder of temporary files \(TMPDIR\): "):
+        put(store, "a.md", b"A gull.")
+    assert listed(store) == []

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,6 +114,18 @@ def test_lines_of_a_file_belong_to_the_tenant_of_its_key(server: FakeServer, sto
     store.attached_files.attach("a", file.store_id, {file.file_id: {}}, now_s=NOW_S)
     store.uploads.delete("a", file.file_id)
     assert texts(store) == []
+
+
+def test_a_file_waits_for_room_among_temporary_files(
+    server: FakeServer, store: CorpusStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    state = attached(store, b"# Tides\nThey turn.")
+    with FileIndexing(server):
+        eventually(lambda: state().attempts > 0)
+        (tmp_path / "none").mkdir()
+        eventually(is_done(state))
+    assert state().state is FileState.COMPLETED
 
 
 def test_a_file_that_cannot_be_read_fails_in_its_owners_words(
