@@ -33,7 +33,8 @@ class Address(NamedTuple):
         Raises: ConfigError: it isn't of the form HOST:PORT; the message names the field.
         """
         found = _FORM.fullmatch(text.strip())
-        if found is None or not int(found["port"]) < 1 << 16:
+        is_name = found is None or _can_be_looked_up(found["host"] or "")
+        if found is None or not is_name or not int(found["port"]) < 1 << 16:
             raise ConfigError(
                 f"{field}: {text!r} is no address: write HOST:PORT, such as 10.0.0.2:7070 or "
                 "[fd00::2]:7070"
@@ -48,6 +49,15 @@ def agent_addresses(text: str) -> tuple[Address, ...]:
         ConfigError: one is none.
     """
     return tuple(Address.of(part, "agents") for part in text.split(","))
+
+
+def _can_be_looked_up(host: str) -> bool:
+    """Whether a host can be a name; looking up one like "a..b" raises UnicodeError."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def dial(address: Address, secret: bytes) -> Channel:

@@ -26,7 +26,7 @@ def bound_socket(host: str, port: int, flags: tuple[str, str] = FLAGS) -> socket
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=socket.AI_PASSIVE
         )[0]
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter of what can be no name
         raise ConfigError(f"{flags[0]} {host!r} is no address of this machine: {error}") from error
     listener = socket.socket(family, kind, protocol)
     try:

@@ -51,7 +51,7 @@ def test_a_limit_that_lets_no_request_in(capsys, monkeypatch: pytest.MonkeyPatch
     assert "HEDDLE_LIMIT_CONCURRENCY: limit_concurrency must be an integer" in refused(capsys)
 
 
-@pytest.mark.parametrize("host", ["no host", "192.0.2.1"])
+@pytest.mark.parametrize("host", ["no host", "192.0.2.1", "my..host"])
 def test_a_host_that_is_not_here(host: str, capsys):
     assert host in refused(capsys, "--host", host, "--port", "0")
 

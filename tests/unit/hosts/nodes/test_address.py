@@ -15,7 +15,7 @@ def test_an_address_is_written_as_it_was_read(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "node", "node:", ":70", "node:65536", "fd00::2", "a b:7", "[]:7"]
+    "text", ["", "node", "node:", ":70", "node:65536", "fd00::2", "a b:7", "[]:7", "my..node:7"]
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"agents: .* is no address: write HOST:PORT"):
