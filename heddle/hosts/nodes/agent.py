@@ -169,7 +169,13 @@ class Agent:
                 _log.warning("agent: %s is turned away: too many connections", peer[0])
                 sock.close()
                 continue
-            threading.Thread(target=self._welcome, args=(sock, peer[0]), daemon=True).start()
+            try:
+                threading.Thread(target=self._welcome, args=(sock, peer[0]), daemon=True).start()
+            except RuntimeError as error:  # the system has no thread left: others end meanwhile
+                _log.warning("agent: %s is turned away: %s", peer[0], error)
+                with self._lock:
+                    self._connections.discard(sock)
+                sock.close()
 
     def _welcome(self, sock: socket.socket, peer: str) -> None:
         """Serve one connection to its end."""
