@@ -1,6 +1,7 @@
 """`heddle chat DIR`"""
 
 import argparse
+import io
 import logging
 import re
 import sys
@@ -153,6 +154,8 @@ def _answer(events: Iterator[RequestEvent], printer: Printer) -> None:
 
 def _lines() -> Iterator[str]:
     """Yield what is typed, or piped in, line by line."""
+    if isinstance(sys.stdin, io.TextIOWrapper):  # of a line that is no text its answer says so
+        sys.stdin.reconfigure(errors="surrogateescape")
     if not sys.stdin.isatty():
         yield from sys.stdin
         return

@@ -71,6 +71,15 @@ def test_lines_are_answered_until_they_end(server, monkeypatch, capsys):
     assert "(cancelled)" in err
 
 
+def test_a_line_that_is_no_text_costs_its_own_answer(server, monkeypatch):
+    said = io.BytesIO("Où est le café?\n".encode("latin-1") + b"When was the mill built?\n")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(said, encoding="utf-8"))
+    assert main(["chat", "corpus"]) == 0
+    asked = [question for question, _ in server.asked]
+    assert asked[0] == "O\udcf9 est le caf\udce9?", "which a server refuses"
+    assert "When was the mill built?" in asked
+
+
 def test_a_bad_setting_is_refused_before_anything_starts(capsys):
     assert main(["chat", "corpus", "--workflow", "twoshot"]) == 2
     assert "twoshot" in capsys.readouterr().err
