@@ -41,12 +41,17 @@ def _group(choice: Choice) -> str:
 def _toml(choice: Choice) -> str:
     match choice.value:
         case None:
-            return json.dumps(choice.field.setting.none)
+            return _quoted(choice.field.setting.none)
         case bool():
             return str(choice.value).lower()
         case int() | float():
             return str(choice.value)
         case frozenset():
-            return f"[{', '.join(json.dumps(name) for name in sorted(choice.value))}]"
+            return f"[{', '.join(map(_quoted, sorted(choice.value)))}]"
         case _:
-            return json.dumps(value_text(choice.value))
+            return _quoted(value_text(choice.value))
+
+
+def _quoted(text: str) -> str:
+    """Return a text as TOML has it: JSON writes a sign such as an emoji as two halves."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -56,6 +56,13 @@ def test_it_can_be_saved_and_read_again(capsys: pytest.CaptureFixture, here: Pat
     assert [field.name for field in unchanged if again[field.name].value != field.default] == []
 
 
+@pytest.mark.parametrize("text", ["Être bref 😀", 'a "b" \\ c', "one\ntwo\x7f"])
+def test_every_text_survives(text: str) -> None:
+    field = fields_of(ServerConfig)["system"]
+    chosen = choose([field], flags={"system": text}, environment={})
+    assert tomllib.loads("\n".join(config_lines(chosen.values(), {}))) == {"system": text}
+
+
 @pytest.mark.parametrize("field", fields_of(ServerConfig).values(), ids=lambda field: field.name)
 def test_every_value_survives(field, here: Path) -> None:
     chosen = choose([field], flags={}, environment={field.variable: text_of(field)})
