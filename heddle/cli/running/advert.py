@@ -130,6 +130,15 @@ def advertised(directory: Path, advert: ServerAdvert | None) -> Iterator[None]:
 
 def _write(path: Path, advert: ServerAdvert) -> None:
     """Write beside and rename; only this user may read it."""
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, encoding="utf-8", delete=False) as file:
-        json.dump(asdict(advert), file)
-    Path(file.name).replace(path)
+    written: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, encoding="utf-8", delete=False
+        ) as file:
+            written = Path(file.name)
+            json.dump(asdict(advert), file)
+        written.replace(path)
+    except OSError:  # the disk is full, mostly
+        if written is not None:
+            written.unlink(missing_ok=True)
+        raise

@@ -55,6 +55,12 @@ def test_a_directory_that_can_not_be_written_costs_nothing(tmp_path: Path):
         pass
 
 
+def test_what_can_not_be_written_leaves_nothing_behind(tmp_path: Path):
+    (tmp_path / "server.json").mkdir()
+    with advertised(tmp_path, advert()):
+        assert [path.name for path in tmp_path.iterdir()] == ["server.json"]
+
+
 @pytest.mark.parametrize(
     "change",
     [
