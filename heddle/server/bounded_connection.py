@@ -6,6 +6,7 @@ everybody away. (docs/guide/serving.md#bounds)
 """
 
 import asyncio
+import socket
 from collections import OrderedDict
 from typing import Any, ClassVar, Final
 
@@ -23,6 +24,7 @@ HEAD_BYTES_MAX: Final = (
     32 << 10
 )  # a head that comes in pieces; see concurrency_limit.py for whole ones
 WAITING_MAX: Final = 512
+UNREAD_MS_MAX: Final = 120_000
 _TIMED_OUT: Final = (
     b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 )
@@ -53,6 +55,7 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head; its time runs from here, whether a byte comes or not."""
         super().connection_made(transport)
+        _limit_unread(transport)
         self._settle()
         self._limit_head()
 
@@ -125,3 +128,14 @@ class BoundedConnection(H11Protocol):
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.write(_TIMED_OUT)
         self.transport.close()
+
+
+def _limit_unread(transport: asyncio.Transport) -> None:
+    """Have the kernel end the connection of a client that takes no byte of its answer.
+
+    It would hold the answer in memory, and a stream's place among the requests, for as long as it
+    likes: where its window is closed, the kernel asks again for ever.
+    """
+    connected = transport.get_extra_info("socket")
+    if connected is not None and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNREAD_MS_MAX)

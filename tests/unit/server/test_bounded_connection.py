@@ -19,11 +19,11 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def application(scope, receive, send) -> None:
-    """Answers `/early` before the body is there, all else after it."""
+    """Answers `/early` before the body is there, all else after it; `/large` in 16 MiB."""
     request = Request(scope, receive)
     if scope["path"] != "/early":
         await request.body()
-    await Response("well")(scope, receive, send)
+    await Response("well" * (4 << 20 if scope["path"] == "/large" else 1))(scope, receive, send)
 
 
 @asynccontextmanager
@@ -166,5 +166,25 @@ def test_an_answered_connection_is_kept_longer_than_clients_keep_it():
         closes.cancel()
         kept.timeout_keep_alive_handler()
         assert await streams[0].read() == b""
+
+    played(play)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the system has no such limit")
+def test_a_client_that_takes_nothing_of_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bounded_connection, "UNREAD_MS_MAX", 300)
+    ends: asyncio.Queue[Exception | None] = asyncio.Queue()
+    forget = BoundedConnection.connection_lost
+
+    def connection_lost(self: BoundedConnection, exc: Exception | None) -> None:
+        ends.put_nowait(exc)
+        forget(self, exc)
+
+    monkeypatch.setattr(BoundedConnection, "connection_lost", connection_lost)
+
+    async def play(connect) -> None:
+        _, writer = await connect()
+        writer.write(HEAD.replace(b"/", b"/large", 1))
+        assert isinstance(await ends.get(), TimeoutError)
 
     played(play)
