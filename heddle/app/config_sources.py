@@ -1,5 +1,7 @@
 """Settings from outside Python: flags, environment variables and heddle.toml, in this order."""
 
+import logging
+import re
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +13,7 @@ from heddle.app.setting import VARIABLE_PREFIX, ConfigField, did_you_mean, value
 from heddle.core.errors import ConfigError
 
 FILE_NAME: Final = "heddle.toml"
+PORT_VARIABLE: Final = f"{VARIABLE_PREFIX}PORT"
 # No settings of a server.
 OWN_VARIABLES: Final = (
     "HEDDLE_API_KEY",
@@ -23,6 +26,10 @@ OWN_VARIABLES: Final = (
     "HEDDLE_REMOTE_KEY",
 )
 MISSPELT_FROM: Final = 0.8  # similarity from which a variable is taken for a misspelt setting
+# Kubernetes sets HEDDLE_PORT so in every pod beside a service that is called heddle.
+_SERVICE_LINK: Final = re.compile(r"[a-z]+://\S+:\d+")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,9 @@ def _from_environment(
 ) -> Iterator[Choice]:
     by_variable = {one.variable: one for one in fields}
     for variable in sorted(environment):
-        if variable in by_variable:
+        if variable == PORT_VARIABLE and _SERVICE_LINK.fullmatch(environment[variable]):
+            log.info("%s is the address of a service, of Kubernetes: no setting", variable)
+        elif variable in by_variable:
             yield _choice(by_variable[variable], environment[variable], variable)
         elif variable.startswith(VARIABLE_PREFIX) and variable not in OWN_VARIABLES:
             _check_spelling(variable, by_variable)

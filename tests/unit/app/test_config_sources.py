@@ -8,6 +8,7 @@ from heddle.app.config_sources import choose
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import fields_of, value_text
 from heddle.core.errors import ConfigError
+from heddle.server.http_config import HttpConfig
 
 FIELDS = tuple(fields_of(ServerConfig).values())
 # One value of every field, as text.
@@ -133,6 +134,24 @@ def test_variables_of_other_kinds_are_left_alone():
     assert (
         chosen(environment={"HEDDLE_CACHE": "x", "HEDDLE_DATA": "y", "HEDDLE_SOMETHING": "z"}) == {}
     )
+
+
+def test_what_kubernetes_says_of_a_service_called_heddle_is_no_setting():
+    fields = (*FIELDS, *fields_of(HttpConfig).values())
+    link = "tcp://10.96.0.7:8321"
+    of_service = {
+        "HEDDLE_SERVICE_HOST": "10.96.0.7",
+        "HEDDLE_SERVICE_PORT": "8321",
+        "HEDDLE_SERVICE_PORT_HTTP": "8321",
+        "HEDDLE_PORT": link,
+        "HEDDLE_PORT_8321_TCP": link,
+        "HEDDLE_PORT_8321_TCP_PROTO": "tcp",
+        "HEDDLE_PORT_8321_TCP_PORT": "8321",
+        "HEDDLE_PORT_8321_TCP_ADDR": "10.96.0.7",
+    }
+    assert choose(fields, flags={}, environment=of_service) == {}
+    with pytest.raises(ConfigError, match=r"^HEDDLE_PORT: port must be an integer"):
+        choose(fields, flags={}, environment={"HEDDLE_PORT": "10.96.0.7:8321"})
 
 
 def test_a_wrong_variable_is_named():
