@@ -41,6 +41,7 @@ INDEX_KINDS: Final = tuple(mode.value for mode in SearchMode)
 EMBEDDING_FIELDS: Final = ("embedder", "long_texts")
 PRIMING_FIELDS: Final = (*MODEL_FIELDS, *REUSE_STORE_FIELDS)
 PRIMING_STEP_S: Final = 2.0  # this process answers no requests: few long steps are faster
+OF_FILES: Final = ("prune", "chunk_tokens", "overlap", "index_kind", "pgvector", "prime")
 NAMED_MAX: Final = 3  # files in the line of one reason
 NICENESS: Final = 10  # priming takes hours: a server on the same machine comes first
 
@@ -138,6 +139,7 @@ def run(options: argparse.Namespace) -> int:
     if bool(options.paths) == bool(options.delete):
         raise ConfigError("name files or directories to index, or documents to --delete ID")
     if options.delete:
+        _refuse_for_delete(options)
         return delete_shown(options.into, options.delete, options.tenant)
     if options.tenant:
         raise ConfigError(
@@ -166,6 +168,13 @@ def run(options: argparse.Namespace) -> int:
         primed_with = PrimedWith(options.prime)
         _print_priming(_prime(options, primed_with), options.into, primed_with)
     return code
+
+
+def _refuse_for_delete(options: argparse.Namespace) -> None:
+    """Refuse what says how files are indexed, where documents are deleted instead."""
+    for name in OF_FILES:
+        if getattr(options, name) not in (None, False):
+            raise ConfigError(f"--{name.replace('_', '-')} is for files, and --delete reads none")
 
 
 def index_shown(

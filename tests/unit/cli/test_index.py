@@ -88,3 +88,14 @@ def test_no_file_is_indexed_for_everybody_where_a_tenant_is_named(
     assert main(["index", *arguments, "--tenant", "acme"]) == 2
     assert "--tenant is for --delete" in capsys.readouterr().err
     assert not (tmp_path / "corpus").exists()
+
+
+@pytest.mark.parametrize(
+    "more", [["--prune"], ["--chunk-tokens", "99"], ["--pgvector", "none"], ["--prime"]]
+)
+def test_a_deletion_takes_no_option_that_is_for_files(
+    more: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    delete = ["index", "--into", str(tmp_path / "corpus"), "--delete", "a"]
+    assert main([*delete, *more]) == 2
+    assert f"{more[0]} is for files, and --delete reads none" in capsys.readouterr().err
