@@ -14,6 +14,7 @@ from heddle.server.stores.multipart import PURPOSES, read_file
 from heddle.server.stores.replies import deleted_json, page_json, upload_json
 from heddle.server.stores.store_requests import page_of
 
+LISTED_MAX: Final = 10_000  # and as many unless a request says, as OpenAI's
 UPLOADS_AT_ONCE: Final = 4  # other changes need the disk and threads, too
 _FORM: Final[dict[str, Any]] = {
     "requestBody": {
@@ -65,7 +66,8 @@ def add_file_doors(app: FastAPI, desk: Desk) -> None:
     @app.get("/v1/files", response_model=None)
     async def listed(request: Request) -> Response:
         """Return the files, the newest first; `limit`, `after`, `order` and `purpose` narrow it."""
-        tenant, page = desk.tenant(request), page_of(request)
+        tenant = desk.tenant(request)
+        page = page_of(request, limit_max=LISTED_MAX, limit_default=LISTED_MAX)
         purpose = request.query_params.get("purpose")
         found = await asyncio.to_thread(desk.corpus.uploads.listed, tenant, page, purpose)
         return reply(page_json(found, upload_json))

@@ -18,6 +18,7 @@ VALUE_CHARS_MAX: Final = 512
 NAME_CHARS_MAX: Final = 256
 BATCH_FILES_MAX: Final = 500
 QUERIES_MAX: Final = 8
+PAGE_DEFAULT: Final = 20
 RESULTS_MAX: Final = 50
 OWN_KEYS: Final = frozenset({STORE_KEY, FILE_KEY})
 
@@ -178,17 +179,24 @@ class StoreSearch(OpenBody):
         return [self.query] if isinstance(self.query, str) else list(dict.fromkeys(self.query))
 
 
-def page_of(request: Request) -> PageRequest:
+def page_of(
+    request: Request, *, limit_max: int = PAGE_MAX, limit_default: int = PAGE_DEFAULT
+) -> PageRequest:
     """Return which part of a list a request asks for.
+
+    Args:
+        request: its query says so.
+        limit_max: the most rows that it may ask for.
+        limit_default: how many it gets where it doesn't say.
 
     Raises:
         InputError: a value can't be used; the message names it.
     """
     asked = request.query_params
-    given, order = asked.get("limit", "20"), asked.get("order", "desc")
-    limit = whole_number(given, PAGE_MAX)
+    given, order = asked.get("limit", str(limit_default)), asked.get("order", "desc")
+    limit = whole_number(given, limit_max)
     if limit is None:
-        raise InputError(f"limit must be a number from 1 to {PAGE_MAX}, got {given!r:.40}")
+        raise InputError(f"limit must be a number from 1 to {limit_max}, got {given!r:.40}")
     if order not in ("asc", "desc"):
         raise InputError(f"order must be asc or desc, got {order!r:.40}")
     return PageRequest(limit, asked.get("after"), asked.get("before"), order == "asc")

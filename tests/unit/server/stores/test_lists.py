@@ -10,7 +10,8 @@ from fastapi.testclient import TestClient
 from heddle.corpus.store import CorpusStore
 from heddle.server.http import create_app
 
-PATHS = ("/v1/files", "/v1/vector_stores")
+LIMITS = {"/v1/files": 10_000, "/v1/vector_stores": 100}  # as OpenAI's
+PATHS = tuple(LIMITS)
 FILES = 3
 
 
@@ -33,12 +34,23 @@ def test_a_limit_is_kept(client: TestClient, path: str, limit: str):
     assert found["has_more"] is (int(limit) < FILES)
 
 
+def test_as_many_are_listed_as_by_openai(client: TestClient, tmp_path: Path):
+    with CorpusStore.open(tmp_path / "corpus") as store:
+        for number in range(FILES, 25):
+            store.uploads.add("", f"{number}.md", "assistants", b"# Mill", now_s=number)
+            store.vector_stores.add("", f"{number}", {}, now_s=number)
+    for path, limit in LIMITS.items():
+        assert len(client.get(path, params={"limit": limit}).json()["data"]) == 25
+        assert client.get(path, params={"limit": limit + 1}).status_code == 400
+    assert [len(client.get(path).json()["data"]) for path in PATHS] == [25, 20]
+
+
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
     "limit",
     [
         "0",
-        "101",
+        "10001",
         "-1",
         "",
         "x",
@@ -52,4 +64,5 @@ def test_a_limit_is_kept(client: TestClient, path: str, limit: str):
 def test_a_limit_that_can_not_be_used_is_refused(client: TestClient, path: str, limit: str):
     refused = client.get(path, params={"limit": limit})
     assert refused.status_code == 400
-    assert refused.json()["error"]["message"].startswith("limit must be a number from 1 to 100,")
+    words = f"limit must be a number from 1 to {LIMITS[path]},"
+    assert refused.json()["error"]["message"].startswith(words)
