@@ -71,8 +71,11 @@ STATUS_CODES: Final[dict[int, str]] = {
 
 
 def encode_json(value: Json) -> bytes:
-    """Return a value as UTF-8, in one line; enums as their values, dataclasses as objects."""
-    return _one_line(_ENCODER.encode(value)).encode()
+    """Return a value as UTF-8, in one line; enums as their values, dataclasses as objects.
+
+    A byte of a path that is no UTF-8, as an error may name, is a question mark.
+    """
+    return _one_line(_ENCODER.encode(value)).encode(errors="replace")
 
 
 def encode_text(text: str) -> bytes:

@@ -399,6 +399,15 @@ def test_only_json_is_taken():
         assert "application/json" in message(response)
 
 
+def test_a_path_that_is_no_utf_8_keeps_an_error_its_status():
+    response = ask(FakeServer(refusal=DiskFull("/data/caf\udce9: the disk is full")), question="x")
+    assert response.status_code == 507
+    assert message(response) == "/data/caf?: the disk is full"
+    damaged = {"status": "degraded", "ready": True, "roles": {}, "notes": {"corpus": ["caf\udce9"]}}
+    health = call(FakeServer(health=damaged), lambda client: client.get("/health"))
+    assert (health.status_code, health.json()["notes"]) == (200, {"corpus": ["caf?"]})
+
+
 def test_a_bug_leaks_nothing():
     server, headers = FakeServer(refusal=RuntimeError("secret path")), {"X-Request-ID": "abc-1"}
     body = {"question": "Who?"}
