@@ -135,6 +135,11 @@ class CorpusStore:
         """Ask for `revision`, and don't wait; return what does; None = reading it is as quick."""
         return self._database.ask_revision()
 
+    @property
+    def origin(self) -> str:
+        """Names the tables, as they were when this was opened; "" = nothing tells copies apart."""
+        return self._database.origin
+
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change`, from another thread, soon after other processes have committed.
 

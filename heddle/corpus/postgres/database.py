@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from typing import Final
 
 from heddle.core.own_files import OWNER_ONLY
 from heddle.core.search_scope import SearchScope
@@ -20,6 +21,14 @@ from heddle.corpus.postgres.word_terms import WordTerms
 from heddle.corpus.rows import scope_query
 from heddle.corpus.rows.searched_words import searched_words
 from heddle.corpus.sqlite.storage_errors import storage_errors
+
+# A hosted server may let nobody read its control file.
+_ORIGIN: Final = """SELECT
+    CASE WHEN has_function_privilege('pg_control_system()', 'EXECUTE')
+        THEN (SELECT system_identifier FROM pg_control_system()) ELSE 0 END,
+    CASE WHEN has_function_privilege('pg_control_checkpoint()', 'EXECUTE')
+        THEN (SELECT timeline_id FROM pg_control_checkpoint()) ELSE 0 END,
+    'meta'::regclass::oid::bigint"""
 
 
 def open_database(place: CorpusPlace, *, create: bool) -> "PostgresDatabase":
@@ -89,6 +98,15 @@ class PostgresDatabase:
     @cached_property
     def _terms(self) -> WordTerms:
         return WordTerms()
+
+    @cached_property
+    def origin(self) -> str:
+        """Names the server's data, its timeline and the tables: all that a restore makes anew.
+
+        Read once: an index that was followed since belongs to these, whatever comes in their place.
+        """
+        with self.read() as connection:
+            return ".".join(map(str, connection.execute(_ORIGIN).fetchone()))
 
     @property
     def bytes_on_disk(self) -> int:

@@ -84,6 +84,14 @@ class Database(Protocol):
         ...
 
     @property
+    def origin(self) -> str:
+        """Names the tables as they were first seen here: those of a copy have another name.
+
+        "" = nothing tells copies apart.
+        """
+        ...
+
+    @property
     def bytes_on_disk(self) -> int:
         """Its size on the disk."""
         ...

@@ -218,6 +218,11 @@ class Database:
                 one.connection.close()
 
     @property
+    def origin(self) -> str:
+        """Nothing: the index lies beside the file, and goes when another is put in its place."""
+        return ""
+
+    @property
     def bytes_on_disk(self) -> int:
         """The size of the file and of its write-ahead log."""
         files = (self.path, self.path.with_name(FILE_NAME + "-wal"))

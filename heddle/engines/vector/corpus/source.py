@@ -1,12 +1,14 @@
 """What the vector engine needs of a corpus: vectors by revision, and a place to store more."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.search_scope import SearchScope
+
+OTHER_ORIGIN: Final = "it was made of other tables than the corpus's, as before a restore"
 
 
 class VectorBatch(Protocol):
@@ -62,6 +64,15 @@ class VectorSource(Protocol):
     def embedder(self) -> object | None:
         """What made the vectors; value and repr tell two embedders apart."""
         ...
+
+    @property
+    def origin(self) -> str:
+        """Names the log, as it was opened: a copy of it that was restored elsewhere has another.
+
+        An index fits no log but its own: in another one the same revisions may be other commits.
+        "" = nothing tells copies apart.
+        """
+        return ""
 
     def vectors(self, after_revision: int = 0, batch_rows: int = 4096) -> Iterator[VectorBatch]:
         """Yield the live vectors written after a revision, in a fixed order.

@@ -19,7 +19,8 @@ class IndexManifest:
     `revision` is the corpus revision that the file covers, `sha256` the file's hex digest,
     `embedder` names what made the vectors. `kind` and `mode` are values of IndexKind and
     SearchMode. `refine` and its digest name the file of its RefineStore, "" where it has none.
-    `file` is "" where the corpus was empty: then only the mode says something.
+    `file` is "" where the corpus was empty: then only the mode says something. `origin` is the
+    `VectorSource.origin` that the vectors were read from.
     """
 
     file: str
@@ -33,6 +34,7 @@ class IndexManifest:
     mode: str
     refine: str
     refine_sha256: str
+    origin: str = ""  # files of older versions have none
 
     def to_json(self) -> str:
         """Return the manifest as it is stored."""
@@ -52,7 +54,8 @@ class IndexManifest:
         if not isinstance(values, dict):
             raise InputError("the index manifest is no JSON object")
         for field in fields(cls):
-            if not isinstance(values.get(field.name), field.type):  # type: ignore[arg-type]
+            value = values.setdefault(field.name, field.default)
+            if not isinstance(value, field.type):  # type: ignore[arg-type]
                 raise InputError(
                     f"the index manifest has no valid {field.name!r}: "
                     "another version of Heddle wrote it, or it is damaged"

@@ -209,6 +209,7 @@ def _built(directory: Path, source: VectorSource, on_phase: OnPhase) -> LiveGrap
                 chunk_ids,
                 revision=revision,
                 embedder=repr(source.embedder),
+                origin=source.origin,
                 on_phase=on_phase,
             )
     except OSError as error:

@@ -66,7 +66,9 @@ def open_graph(path: Path) -> GraphIndex:
     except OSError as error:
         raise StorageError(f"could not read the graph {path}: {error}") from error
     _check(path, arrays)
-    return GraphIndex(**arrays, revision=header.revision, embedder=header.embedder)
+    return GraphIndex(
+        **arrays, revision=header.revision, embedder=header.embedder, origin=header.origin
+    )
 
 
 def _write(path: Path, index: GraphIndex) -> None:
@@ -79,7 +81,8 @@ def _write(path: Path, index: GraphIndex) -> None:
             file.write(array.data.cast("B"))
             file.write(bytes(paged(file.tell()) - file.tell()))
         file.flush()
-        header = GraphHeader(MAGIC, index.revision, index.embedder, _digest(file), shapes)
+        digest = _digest(file)
+        header = GraphHeader(MAGIC, index.revision, index.embedder, digest, shapes, index.origin)
         file.seek(0)
         file.write(json.dumps(asdict(header)).encode().ljust(PAGE))
 

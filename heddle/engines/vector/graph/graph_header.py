@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from heddle.core.errors import InputError, StorageError
-from heddle.engines.vector.corpus.source import VectorSource
+from heddle.engines.vector.corpus.source import OTHER_ORIGIN, VectorSource
 
 MAGIC: Final = "heddle-graph-2"
 PAGE: Final = 4096
@@ -29,6 +29,7 @@ class GraphHeader:
     embedder: str
     sha256: str
     shapes: dict[str, list[int]]
+    origin: str = ""  # of the corpus; files of older versions have none
 
     @property
     def nodes(self) -> int:
@@ -51,6 +52,8 @@ class GraphHeader:
         """
         if self.embedder != repr(source.embedder):
             raise InputError(f"it was made by {self.embedder}, the corpus by {source.embedder!r}")
+        if self.origin != source.origin:
+            raise InputError(OTHER_ORIGIN)
         if self.revision > source.revision:
             raise InputError(
                 f"it covers revision {self.revision}, the corpus is at {source.revision}"

@@ -31,7 +31,7 @@ class GraphIndex:
     Shapes: vectors [n, d] float16; neighbours [n, degree] int32, -1 = none; labels [n] int64,
     the chunk ids; entries [nlist] int32, the row nearest to each cluster's centroid. All may lie
     in a mapped file. `revision` is that of the corpus whose vectors these are, `embedder` what
-    made them.
+    made them, `origin` its `VectorSource.origin`.
     """
 
     vectors: NDArray[np.float16]
@@ -40,6 +40,7 @@ class GraphIndex:
     entries: NDArray[np.int32]
     revision: int = 0
     embedder: str = ""
+    origin: str = ""
 
     @property
     def count(self) -> int:
@@ -59,6 +60,7 @@ def build_graph(
     *,
     revision: int = 0,
     embedder: str = "",
+    origin: str = "",
     degree: int = GRAPH_DEGREE,
     find_neighbours: FindNeighbours = near_neighbours,
     on_phase: OnPhase = lambda phase, done, count: None,
@@ -71,6 +73,7 @@ def build_graph(
         centroids: of an IVF index over the same vectors; None = clustered here.
         revision: of the corpus that they come from.
         embedder: names what made them.
+        origin: of that corpus, its `VectorSource.origin`.
         degree: edges of each row.
         find_neighbours: finds each row's neighbours.
         on_phase: hears how far it is.
@@ -100,6 +103,7 @@ def build_graph(
         _entries(distances[:, 0], lists, len(centroids)),
         revision,
         embedder,
+        origin,
     )
 
 

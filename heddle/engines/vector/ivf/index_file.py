@@ -18,7 +18,7 @@ import faiss
 from heddle.core.errors import InputError, StorageError
 from heddle.core.own_files import OWNER_ONLY
 from heddle.corpus.sqlite.folder_lock import locked
-from heddle.engines.vector.corpus.source import VectorSource
+from heddle.engines.vector.corpus.source import OTHER_ORIGIN, VectorSource
 from heddle.engines.vector.files.durable_file import remove_abandoned, write_durably
 from heddle.engines.vector.files.index_bytes import list_mode_of
 from heddle.engines.vector.files.index_kind import IndexKind, SearchMode
@@ -91,14 +91,14 @@ def write_index(directory: Path, live: LiveIndex, source: VectorSource) -> None:
     try:
         folder.mkdir(mode=OWNER_ONLY, parents=True, exist_ok=True)
         with locked(folder):
-            _write(folder, live, repr(source.embedder))
+            _write(folder, live, source)
     except (OSError, RuntimeError) as error:
         raise StorageError(f"could not write the index in {folder}: {error}") from error
 
 
-def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
+def _write(folder: Path, live: LiveIndex, source: VectorSource) -> None:
     if live.index is None:
-        _write_none(folder, live, embedder)
+        _write_none(folder, live, repr(source.embedder))
         return
     name, refine, refine_digest = f"ivf-{live.revision}.faiss", "", ""
     if live.refine is not None:
@@ -113,11 +113,12 @@ def _write(folder: Path, live: LiveIndex, embedder: str) -> None:
         nlist=live.nlist,
         count=live.count,
         dims=int(live.index.d),
-        embedder=embedder,
+        embedder=repr(source.embedder),
         kind=live.kind.value,
         mode=live.mode.value,
         refine=refine,
         refine_sha256=refine_digest,
+        origin=source.origin,
     )
     _write_manifest(folder, manifest)
     live.tail = 0
@@ -178,6 +179,8 @@ def _verify(directory: Path, manifest: IndexManifest, source: VectorSource) -> N
     """Refuse an index of another corpus state or embedder, or one with other bytes."""
     if manifest.embedder != repr(source.embedder):
         raise InputError(f"it was made by {manifest.embedder}, the corpus by {source.embedder!r}")
+    if manifest.origin != source.origin:
+        raise InputError(OTHER_ORIGIN)
     if manifest.revision > source.revision:
         raise InputError(
             f"it covers revision {manifest.revision}, the corpus is at {source.revision}"

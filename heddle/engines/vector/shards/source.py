@@ -69,6 +69,11 @@ class ShardSource:
         """What made the vectors."""
         return self._source.embedder
 
+    @property
+    def origin(self) -> str:
+        """Names the corpus's log."""
+        return self._source.origin
+
     def vectors(self, after_revision: int = 0, batch_rows: int = 4096) -> Iterator[VectorBatch]:
         """Yield the part's live vectors written after a revision; only the last batch is short."""
         part = self._part

@@ -221,6 +221,16 @@ def test_what_is_removed_leaves_nothing(postgres_url):
         assert again.embedder is None
 
 
+def test_tables_that_are_made_anew_have_another_origin(postgres_url):
+    with CorpusStore.open(postgres_url) as first, CorpusStore.open(postgres_url) as second:
+        origin = first.origin
+        assert second.origin == origin
+        CorpusStore.remove(postgres_url)
+        with CorpusStore.open(postgres_url, create=True) as restored:
+            assert restored.origin != origin
+        assert first.origin == origin  # what was derived from the old ones isn't of the new ones
+
+
 def test_connections_that_the_server_ended_are_made_anew(postgres, postgres_store):
     put(postgres_store, "a", "one")
     postgres.run(END_ALL)

@@ -44,6 +44,7 @@ class MemorySource:
     """VectorSource over dictionaries: a row is live from the revision that wrote it."""
 
     embedder = "fake/16"
+    origin = ""
 
     def __init__(self, vectors=None):
         self.revision = 0

@@ -216,7 +216,9 @@ def test_a_file_that_can_not_be_trusted_costs_time_only(tools, tmp_path, caplog)
     assert read_live(tmp_path, source).nodes == 200
 
 
-@pytest.mark.parametrize("other", ["another embedder", "an older corpus", "other vectors"])
+@pytest.mark.parametrize(
+    "other", ["another embedder", "an older corpus", "other vectors", "a restore"]
+)
 def test_a_foreign_file_is_not_used(tools, tmp_path, caplog, other):
     vectors = tools.clustered(60)
     source = tools.Source(vectors)
@@ -226,6 +228,8 @@ def test_a_foreign_file_is_not_used(tools, tmp_path, caplog, other):
     mine = tools.Source(vectors[:50] if other == "other vectors" else vectors)
     if other == "another embedder":
         mine.embedder = "other/16"
+    if other == "a restore":
+        mine.origin = "1.1.30012"
     live = read_live(tmp_path, mine)
     assert live.graph is None
     assert live.count == mine.vector_count

@@ -379,6 +379,25 @@ def test_the_mode_is_kept_until_another_is_asked_for(tmp_path, coded):
     assert files(tmp_path) == ["ivf-2.faiss", "manifest.json", "refine-2.bin"]
 
 
+def test_an_index_of_the_tables_before_a_restore_is_built_again(tools, tmp_path, source, caplog):
+    source.origin = "1.1.24854"
+    open_index(tmp_path, source)
+    restored = tools.Source(tools.clustered(1000, seed=9))  # as many commits, vectors, chunk ids
+    restored.origin = "1.1.30012"
+    assert_right(tools, open_index(tmp_path, restored), restored)
+    assert "other tables than the corpus's" in caplog.text
+    assert read_manifest(tmp_path).origin == "1.1.30012"
+
+
+def test_a_manifest_without_an_origin_is_that_of_an_older_file(tmp_path, source):
+    refresh_index(tmp_path, source)
+    path = tmp_path / "index" / "manifest.json"
+    older = json.loads(path.read_text())
+    del older["origin"]
+    path.write_text(json.dumps(older))
+    assert read_index(tmp_path, source).count == 1000
+
+
 @pytest.mark.parametrize("name", ["ivf-1.faiss", None])
 def test_the_mode_outlasts_an_index_that_is_lost(tools, tmp_path, coded, name):
     refresh_index(tmp_path, coded, SearchMode.EXACT)
