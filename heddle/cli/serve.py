@@ -27,6 +27,7 @@ from heddle.cli.config_options import (
 )
 from heddle.cli.output.config_lines import config_lines
 from heddle.cli.running.advert import ServerAdvert, advertised
+from heddle.cli.serving.open_files import allow_open_files
 from heddle.cli.serving.tracing import check_tracing, tracing
 from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_connectors, load_workflow
@@ -72,7 +73,11 @@ def run(options: argparse.Namespace) -> int:
         # Late: an extra, which every other command does without.
         import uvicorn
 
-        from heddle.server.bounded_connection import HEAD_BYTES_MAX, BoundedConnection
+        from heddle.server.bounded_connection import (
+            HEAD_BYTES_MAX,
+            WAITING_MAX,
+            BoundedConnection,
+        )
         from heddle.server.changes.change_threads import ChangeThreads
         from heddle.server.draining_server import DrainingServer
         from heddle.server.http import create_app
@@ -90,6 +95,7 @@ def run(options: argparse.Namespace) -> int:
     keys = _keys(front)
     tls = _tls(front)
     drain = Drain(front.grace_s)
+    allow_open_files(front.limit_concurrency + WAITING_MAX)
     # The port is taken before the models load, and opened after: no client waits for them.
     with (
         _bound_socket(front) as listener,
@@ -228,13 +234,25 @@ def _greeting(place: CorpusPlace | None, listener: socket.socket, front: HttpCon
 
 @contextmanager
 def _sigterm_unwinds(drain: Drain) -> Iterator[None]:
-    """Turn SIGTERM into an orderly end: lanes, corpus and port are closed on the way out."""
+    """Turn SIGTERM into an orderly end: lanes, corpus and port are closed on the way out.
+
+    A terminal that closes sends SIGHUP, which ends a process at once: it means the same, unless
+    `nohup` has it ignored.
+    """
 
     def leave(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise SystemExit(EXIT_CUT if drain.cut else 0)
 
+    def hang_up(_signal: int, _frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGTERM)  # whoever handles it by then
+
     before = signal.signal(signal.SIGTERM, leave)
+    is_default = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    if is_default:
+        signal.signal(signal.SIGHUP, hang_up)
     try:
         yield
     finally:
+        if is_default:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, before)
