@@ -69,9 +69,10 @@ def served(start, corpus: Path, tmp_path: Path):
     may_go.touch()
 
 
-def test_requests_under_way_end_and_the_rest_is_told(served, tmp_path: Path):
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGHUP])
+def test_requests_under_way_end_and_the_rest_is_told(served, tmp_path: Path, stop: signal.Signals):
     command, url, asked = served()
-    command.process.send_signal(signal.SIGTERM)
+    command.process.send_signal(stop)
     command.until("stopping: 1 under way, with 30 s to end")
     health = httpx.get(f"{url}/health")
     assert health.status_code == 503
