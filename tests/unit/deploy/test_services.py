@@ -74,6 +74,7 @@ def test_the_unit_starts_a_command_that_is_there() -> None:
     assert program.endswith("/bin/heddle")
     command_parser(command).parse(arguments)
     assert service["SuccessExitStatus"] == str(EXIT_CUT)
+    assert service["KillMode"] == "mixed"  # else lanes get SIGTERM, too, and requests can't end
     assert float(service["TimeoutStopSec"]) > HttpConfig().grace_s
 
 
