@@ -49,6 +49,7 @@ class SpanQueue(SpanProcessor):
         self._made: list[ReadableSpan] = []
         self._closing = threading.Event()
         self._is_failing = False
+        self._exported = 0  # requests in the batch that the exporter has now
         # A collector that hangs must not hold the process up.
         self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
         self._thread.start()
@@ -77,7 +78,7 @@ class SpanQueue(SpanProcessor):
         self._closing.set()
         self._thread.join(CLOSE_S)
         if self._thread.is_alive():
-            left = self._waiting.qsize()
+            left = self._waiting.qsize() + self._exported
             self._count(SpanOutcome.DROPPED, left)
             log.warning("the traces of %d requests are lost: the exporter hangs", left)
             return
@@ -96,7 +97,9 @@ class SpanQueue(SpanProcessor):
             self._closing.wait(self._batch_s)
             while len(makes) < BATCH_MAX and not self._waiting.empty():
                 makes.append(self._waiting.get_nowait())
+            self._exported = len(makes)
             self._export(makes)
+            self._exported = 0
 
     def _export(self, makes: Sequence[MakeSpans]) -> None:
         for make in makes:

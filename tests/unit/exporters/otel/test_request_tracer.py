@@ -13,6 +13,7 @@ from opentelemetry.trace import StatusCode
 
 from heddle.core.errors import DeadlineExceeded
 from heddle.core.results import Vectors
+from heddle.exporters.otel import span_queue
 from heddle.exporters.otel.request_tracer import RequestTracer
 from heddle.exporters.otel.trace_parent import TraceParent, under
 from heddle.runtime.events import Answer, RequestFailed
@@ -143,3 +144,18 @@ def test_an_exporter_that_hangs_lets_requests_be_dropped_and_counted() -> None:
     exporter.may_go.set()
     tracer.close()
     assert tracer.counts == {"exported": 24, "failed": 0, "dropped": 3}
+
+
+def test_an_end_counts_the_requests_that_an_exporter_hangs_with(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(span_queue, "CLOSE_S", 0.01)
+    exporter = Hanging()
+    tracer = RequestTracer(exporter, MODELS, batch_s=0.001)
+    tracer.begun("oneshot")(answer())
+    assert exporter.entered.wait(60)
+    tracer.begun("oneshot")(answer())
+    tracer.close()
+    assert tracer.counts["dropped"] == 2
+    assert "the traces of 2 requests are lost" in caplog.text
+    exporter.may_go.set()
