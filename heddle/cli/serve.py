@@ -244,7 +244,7 @@ def _sigterm_unwinds(drain: Drain) -> Iterator[None]:
         raise SystemExit(EXIT_CUT if drain.cut else 0)
 
     def hang_up(_signal: int, _frame: FrameType | None) -> None:
-        signal.raise_signal(signal.SIGTERM)  # whoever handles it by then
+        signal.raise_signal(signal.SIGTERM)  # its handler may be asyncio's now
 
     before = signal.signal(signal.SIGTERM, leave)
     is_default = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL

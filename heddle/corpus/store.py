@@ -74,6 +74,8 @@ class CorpusStore:
 
     def __init__(self, database: Database, place: CorpusPlace) -> None:
         self._database = database
+        # Names the tables that were opened, which a restore replaces; "" = nothing names them.
+        self.origin = database.origin
         self.place = place
         self.health = CorpusHealth(database)
         self.documents = Documents(database, self.health)
@@ -134,11 +136,6 @@ class CorpusStore:
     def ask_revision(self) -> Callable[[], int] | None:
         """Ask for `revision`, and don't wait; return what does; None = reading it is as quick."""
         return self._database.ask_revision()
-
-    @property
-    def origin(self) -> str:
-        """Names the tables, as they were when this was opened; "" = nothing tells copies apart."""
-        return self._database.origin
 
     def subscribe(self, on_change: Callable[[], None]) -> None:
         """Call `on_change`, from another thread, soon after other processes have committed.

@@ -9,7 +9,7 @@ log = logging.getLogger(__name__)
 
 
 def allow_open_files(connections: int) -> None:
-    """Let this process have so many connections open beside what it opens itself.
+    """Let this process have this many connections open beside its own files.
 
     Most systems start a process with 1,024 files and let it ask for more. Where it may not have
     enough, a warning says so: beyond that the system refuses connections, and no bound of the

@@ -22,7 +22,7 @@ from heddle.corpus.rows import scope_query
 from heddle.corpus.rows.searched_words import searched_words
 from heddle.corpus.sqlite.storage_errors import storage_errors
 
-# A hosted server may let nobody read its control file.
+# A hosted server may keep its control file to itself.
 _ORIGIN: Final = """SELECT
     CASE WHEN has_function_privilege('pg_control_system()', 'EXECUTE')
         THEN (SELECT system_identifier FROM pg_control_system()) ELSE 0 END,
@@ -103,7 +103,7 @@ class PostgresDatabase:
     def origin(self) -> str:
         """Names the server's data, its timeline and the tables: all that a restore makes anew.
 
-        Read once: an index that was followed since belongs to these, whatever comes in their place.
+        Read once: an index that was followed since belongs to these, also after a restore.
         """
         with self.read() as connection:
             return ".".join(map(str, connection.execute(_ORIGIN).fetchone()))

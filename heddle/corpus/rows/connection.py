@@ -87,7 +87,7 @@ class Database(Protocol):
     def origin(self) -> str:
         """Names the tables as they were first seen here: those of a copy have another name.
 
-        "" = nothing tells copies apart.
+        "" = copies have the same.
         """
         ...
 

@@ -70,7 +70,7 @@ class VectorSource(Protocol):
         """Names the log, as it was opened: a copy of it that was restored elsewhere has another.
 
         An index fits no log but its own: in another one the same revisions may be other commits.
-        "" = nothing tells copies apart.
+        "" = copies have the same.
         """
         return ""
 
