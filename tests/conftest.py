@@ -14,10 +14,14 @@ from tests.helpers.needed_tools import (
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_makereport"]
 
-# A script that starts the suite in the background has it ignore Ctrl-C, and children inherit that:
-# those that a test interrupts would never end.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A script that starts the suite in the background has it ignore Ctrl-C, and `nohup` SIGHUP.
+# Children inherit that: those that a test interrupts would never end.
+for number, handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 # Haystack would send each pipeline's description to its makers.
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
