@@ -1,8 +1,8 @@
-"""Find phrases that are hard to read: `python -m tools.plain_words [--list]`.
+"""Find phrases that are hard to read: `python -m tools.plain_words`.
 
 Docstrings, comments and documentation name their subject and say one thing. PHRASES are words that
 were used instead; no file may hold one. The command shows each with its place, and exits with 1
-where there are any; with `--list` it exits with 0.
+where there are any.
 """
 
 import argparse
@@ -67,15 +67,14 @@ def found_below(root: Path = ROOT) -> dict[str, list[Found]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Show every phrase and its place; return 1 where there are any, without `--list`."""
+    """Show every phrase and its place; return 1 where there are any."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=_AsWritten)
-    parser.add_argument("--list", action="store_true", help="exit with 0 where phrases are found")
-    options = parser.parse_args(arguments)
+    parser.parse_args(arguments)
     found = found_below()
     for file, places in found.items():
         for at in places:
             print(f"{file}:{at.line}: {at.phrase}")
-    return 0 if options.list or not found else 1
+    return 1 if found else 0
 
 
 class _AsWritten(argparse.RawDescriptionHelpFormatter):
