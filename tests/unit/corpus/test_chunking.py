@@ -42,7 +42,7 @@ CHUNKINGS = st.integers(1, 40).flatmap(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(text=st.one_of(TEXTS, st.text(max_size=300)), chunking=CHUNKINGS)
 def test_bounds_hold_and_equal_texts_give_equal_chunks(text, chunking):
     document = Document("id", "Title", text, "")
@@ -57,13 +57,13 @@ def test_bounds_hold_and_equal_texts_give_equal_chunks(text, chunking):
         assert chunk.title == "Title"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=st.one_of(TEXTS, st.text(max_size=300)), size=st.integers(1, 40))
 def test_nothing_is_lost(text, size):
     assert letters("".join(cut(text, size=size))) == letters(text)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=TEXTS, size=st.integers(1, 40))
 def test_words_are_not_cut(text, size):
     short = [word for word in text.split() if len(word) <= WORD_CHARS_MAX and word.isascii()]
@@ -71,7 +71,7 @@ def test_words_are_not_cut(text, size):
     assert set(short) <= pieces
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(spaces=st.lists(SPACES, max_size=80), size=st.integers(2, 40))
 def test_an_overlap_repeats_the_end_of_the_chunk_before(spaces, size):
     overlap = size // 2

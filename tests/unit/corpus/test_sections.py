@@ -92,7 +92,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(lines=LINES)
 def test_every_line_is_in_a_text_or_in_a_title(lines):
     text = "\n".join(lines)

@@ -395,7 +395,7 @@ ACTIONS = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(actions=ACTIONS)
 def test_a_derived_index_that_replays_equals_one_built_anew(tmp_path_factory, actions):
     """After any actions, incremental replay and a fresh read see the same whole documents."""

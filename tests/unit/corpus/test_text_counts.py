@@ -87,7 +87,7 @@ def test_a_file_that_is_no_tokenizer(tmp_path):
         TokenCounter(tmp_path / "tokenizer.json", "x")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     text=st.text(st.sampled_from("ab Ié漢字.\n\n#x1/_😀İ-"), max_size=800),
     title=st.text(max_size=300),

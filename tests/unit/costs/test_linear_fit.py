@@ -79,7 +79,7 @@ def cost_s(features: dict[str, float]) -> float:
     return sum(COST_S[name] * value for name, value in features.items())
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     factor=st.floats(0.05, 20.0),
     samples=st.integers(LEARNT, 300),

@@ -35,7 +35,7 @@ def test_of_two_features_that_say_the_same_the_first_is_taken() -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_outliers_move_the_prediction_little(seed: int) -> None:
     rng = np.random.default_rng(seed)
     true = np.array([7e-3, 1.65e-4])
@@ -47,7 +47,7 @@ def test_outliers_move_the_prediction_little(seed: int) -> None:
 
 
 @given(seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_optimum_fulfils_the_conditions_of_the_constrained_problem(seed: int) -> None:
     """Karush-Kuhn-Tucker of the unweighted problem: no outliers, so no weight is below 1."""
     rng = np.random.default_rng(seed)

@@ -42,7 +42,7 @@ tasks = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(
     tasks=tasks,
     tokens=st.integers(1, 120),
@@ -167,7 +167,7 @@ def test_rows_of_a_length_overtake_unless_somebody_gets_late(
     assert keys(batch) == expected
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=30), call=st.floats(0, 200))
 def test_under_pressure_nobody_is_overtaken_from_beyond_two_steps(
     lengths: list[int], call: float

@@ -46,7 +46,7 @@ def rows_of(lengths: list[int]) -> PackedRows:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_packed_rows_equal_rows_alone(lengths: list[int]) -> None:
     model, rows = bert(), rows_of(lengths)

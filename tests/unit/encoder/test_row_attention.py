@@ -39,7 +39,7 @@ def compiled(lengths: list[int], dtype: torch.dtype, head_dim: int = 32) -> Comp
     return CompiledAttention(found.kernel, lengths, HEADS, head_dim)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LENGTHS)
 def test_padded_rows_equal_rows_alone(lengths: list[int]) -> None:
     projected = projected_of(lengths, torch.float32, 8)
@@ -50,7 +50,7 @@ def test_padded_rows_equal_rows_alone(lengths: list[int]) -> None:
 
 @pytest.mark.parametrize("dtype", TOLERANCES, ids=str)
 @pytest.mark.parametrize("head_dim", [2, 32, 64])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(LENGTHS)
 def test_the_kernel_is_as_near_to_exact_as_the_number_type(
     dtype: torch.dtype, head_dim: int, lengths: list[int]

@@ -98,7 +98,7 @@ def test_primed_kv_is_only_for_those_who_ask():
     assert found(it, keys, primed=PrimedWith.PRECEDING).kind is HitKind.EXACT
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 4), min_size=1, max_size=5)),
@@ -373,7 +373,7 @@ kinds = st.sampled_from(
 moves = st.lists(st.tuples(kinds, names, st.integers(1, 4)), max_size=120)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, derandomize=True)
 @given(moves)
 def test_budgets_hold_the_pinned_stay_and_counts_add_up(steps):
     it = directory(host=8, disk=10)

@@ -210,7 +210,7 @@ def test_keys_are_the_same_in_another_process():
 tokens = st.lists(st.integers(0, 3), max_size=3).map(tuple)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
+@settings(max_examples=80, derandomize=True)
 @given(st.lists(tokens, min_size=1, max_size=6), st.lists(tokens, min_size=1, max_size=6))
 def test_two_prompts_share_a_path_exactly_where_their_chunks_agree(one, other):
     def paths(chunks):

@@ -105,9 +105,7 @@ class Machine(RuleBasedStateMachine):
 
 
 TestChunkPages = Machine.TestCase
-TestChunkPages.settings = settings(
-    max_examples=120, stateful_step_count=60, deadline=None, derandomize=True
-)
+TestChunkPages.settings = settings(max_examples=120, stateful_step_count=60, derandomize=True)
 
 
 def test_filled_pages_stay_until_room_is_wanted_and_go_together():

@@ -31,7 +31,7 @@ def test_a_use_counts_half_after_its_half_life():
     assert uses(COLD, 10.0, HALF_LIFE_S) == 0.0
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(times, times, st.floats(500, 600))
 def test_heat_is_the_decayed_count_and_orders_like_it(one, other, now_s):
     mine, theirs = decayed(one, now_s), decayed(other, now_s)

@@ -99,9 +99,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
 
 TestLedger = LedgerMachine.TestCase
-TestLedger.settings = settings(
-    max_examples=120, stateful_step_count=60, deadline=None, derandomize=True
-)
+TestLedger.settings = settings(max_examples=120, stateful_step_count=60, derandomize=True)
 
 
 def test_releasing_twice_is_refused():

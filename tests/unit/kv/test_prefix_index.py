@@ -79,7 +79,7 @@ def test_the_first_page_of_a_digest_stays():
     assert ledger.free_count == 7
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 2), max_size=16)), max_size=25

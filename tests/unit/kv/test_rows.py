@@ -15,7 +15,7 @@ from heddle.kv.rows import Row, SharedSpan, slots_of
 PAGE = 4
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=12, unique=True),
     st.integers(0, 12),
@@ -91,7 +91,7 @@ def _expected(row, own, chunk_slots, length):
     ]
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(shared_rows(), st.data())
 def test_a_row_over_shared_pages_finds_every_position_once(case, data):
     row, own, chunk_slots, rotations, stop = case
@@ -117,7 +117,7 @@ def test_a_row_over_shared_pages_finds_every_position_once(case, data):
         assert keys.slots.tolist() == slots_of(keys.runs)[kept].tolist()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(shared_rows(), st.data())
 def test_a_row_cut_short_keeps_what_is_before_and_lets_the_other_chunks_go(case, data):
     row, own, chunk_slots, _, stop = case

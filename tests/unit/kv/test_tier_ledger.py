@@ -51,7 +51,7 @@ def test_more_than_fits_is_our_bug():
         tier.add(b"b", 2)
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, derandomize=True)
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 9)), max_size=200))
 def test_a_sequence_of_adds_and_uses_matches_a_sorted_list(moves):
     heats: dict[bytes, float] = {}

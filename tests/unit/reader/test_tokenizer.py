@@ -22,13 +22,13 @@ _PLAIN = st.text(st.characters(exclude_categories=("Cs",)), max_size=60).filter(
 _SPACED = st.lists(st.sampled_from([" ", "  ", "\n", "\n\n", "\t", "a", "1937", "é"])).map("".join)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(text=_PLAIN | _SPACED)
 def test_any_text_round_trips(tokenizer, text):
     assert tokenizer.decode(tokenizer.encode(text).ids, skip_special_tokens=False) == text
 
 
-@settings(deadline=None, max_examples=100)
+@settings(max_examples=100)
 @given(title=_PLAIN, text=_PLAIN)
 def test_a_prompt_cut_after_a_passage_tokenizes_like_the_whole(tokenizer, title, text):
     passage = render_passage(title, text)

@@ -96,7 +96,7 @@ RUN = st.tuples(st.just("run"), st.integers(0, 50))
 LOSE = st.tuples(st.just("lose"), st.sampled_from(PROCESSES))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.one_of(ASK, ASK, RUN, RUN, LOSE), max_size=50))
 def test_poison_ends_few_lanes_and_the_innocent_are_never_refused(oneshot, actions):
     world, losses = World(oneshot), 0

@@ -245,7 +245,7 @@ class Twins(RuleBasedStateMachine):
             assert sum(1 + p.copies for p in passages) == places
 
 
-Twins.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+Twins.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 test_any_order = Twins.TestCase
 
 

@@ -147,7 +147,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(arrivals=arrivals)
 def test_every_promise_is_kept_by_exact_lanes(arrivals) -> None:
     """Open traffic of two classes and all lengths; packing may cost one step at most."""
@@ -196,7 +196,7 @@ def admit_or_refuse(manager: QueueManager, ticket: Ticket) -> Busy | InputError 
     return None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     loads=st.lists(st.tuples(st.integers(8, 400), st.floats(0.02, 3.0)), max_size=60),
     length=st.integers(8, 400),

@@ -113,9 +113,7 @@ class Workload:
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=150, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(st.lists(ACTIONS, max_size=45), st.integers(10, 24), st.integers(1, 4))
 def test_random_workloads(actions, pages, seqs):
     lane = Lane(pages=pages, page_size=4, seqs=seqs, tokens=9, context=40)

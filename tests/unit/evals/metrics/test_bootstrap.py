@@ -10,7 +10,7 @@ from heddle.evals.metrics.bootstrap import estimate_difference, estimate_mean, r
 SHARES = st.lists(st.floats(0, 1), min_size=1, max_size=40)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SHARES, st.integers(0, 9))
 def test_the_interval_holds_the_mean_and_stays_among_the_values(values, seed):
     found = estimate_mean(values, seed)
@@ -46,7 +46,7 @@ def test_pairs_that_agree_make_the_difference_clear():
     assert estimate_mean(list(here), 0).low < estimate_mean(list(there), 0).high
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20))
 def test_differences_are_antisymmetric(pairs):
     here, there = zip(*pairs, strict=True)

@@ -177,7 +177,7 @@ def test_two_threads_may_send(pair: Pair) -> None:
         assert [m for m in messages if m[0] == who] == [(who, i) for i in range(200)]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(
         st.one_of(

@@ -167,7 +167,7 @@ def layouts(draw):
 
 
 # An example takes a second in the interpreter: too long to look for a simpler one.
-@settings(max_examples=12, deadline=None, phases=[Phase.generate])
+@settings(max_examples=12, phases=[Phase.generate])
 @given(
     layout=layouts(),
     head_dim=st.sampled_from([64, 80, 96, 128]),
@@ -238,7 +238,7 @@ def test_a_nan_stays_in_its_row():
     assert out[30:].isfinite().all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(layout=layouts(), group=st.integers(1, 8))
 def test_a_plan_takes_every_key_that_a_query_sees_once_and_none_behind_a_tile(layout, group):
     store = pool()

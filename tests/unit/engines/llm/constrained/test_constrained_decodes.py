@@ -144,7 +144,7 @@ def test_other_rows_of_a_batch_stay_as_they_are(lane, numbers):
     assert (cut.finish_reason, len(cut.token_ids)) == (FinishReason.LENGTH, 12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_neither_drafts_nor_budget_nor_memory_change_a_text(tokenizer_json, lane, data):
     lane.taken = getattr(lane, "taken", 0) + 100

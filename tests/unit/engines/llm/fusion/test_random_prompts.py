@@ -32,7 +32,7 @@ def model():
     return tiny_model("llama")
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(REQUESTS)
 def test_pages_and_pins_are_given_back_and_no_approximate_page_is_found_again(model, requests):
     serving = FusedServing(model, pages=16, step_tokens=24, host_bytes_max=300_000)

@@ -221,7 +221,7 @@ def _follow(serving):
     serving.engine.check()
 
 
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(
     st.lists(
         st.tuples(

@@ -409,7 +409,7 @@ ACTIONS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     roles=st.sampled_from(["prefill,decode,decode", "prefill,prefill,decode", "prefill,both,both"]),
     actions=st.lists(ACTIONS, max_size=60),

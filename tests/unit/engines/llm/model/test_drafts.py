@@ -65,7 +65,7 @@ def test_seeded_draws_are_the_same():
     assert sum(g.accepted for g in drafted) > NEW_TOKENS
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_no_draft_changes_a_token(data):
     family = data.draw(st.sampled_from(FAMILIES[:3]))

@@ -91,7 +91,7 @@ def text_of(part: str | Passage) -> str:
 
 @pytest.mark.parametrize("template", [READER, LLAMA2, PLAIN], ids=["reader", "llama2", "plain"])
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40, derandomize=True)
 @given(parts=prompts)
 def test_joined_segments_decode_to_the_rendered_template(family, template, parts) -> None:
     if (family, template) == ("hidden_line_space", LLAMA2):
@@ -107,7 +107,7 @@ def test_joined_segments_decode_to_the_rendered_template(family, template, parts
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(system=texts.filter(bool), parts=prompts)
 def test_a_system_text_stands_where_the_template_has_it(family, system, parts) -> None:
     model = model_of(family, SYSTEM_APART)
@@ -122,7 +122,7 @@ def test_a_system_text_stands_where_the_template_has_it(family, system, parts) -
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("template", [READER, None], ids=["reader", "none"])
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(system=texts.filter(bool), parts=prompts)
 def test_without_a_place_for_it_a_system_text_begins_the_prompt(
     family, template, system, parts
@@ -133,7 +133,7 @@ def test_without_a_place_for_it_a_system_text_begins_the_prompt(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(parts=prompts)
 def test_base_model_gets_what_its_post_processor_adds(family, parts) -> None:
     model = model_of(family, None)
@@ -144,7 +144,7 @@ def test_base_model_gets_what_its_post_processor_adds(family, parts) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(parts=st.lists(st.tuples(st.one_of(texts, passages), st.booleans()), min_size=1, max_size=4))
 def test_a_slot_that_is_filled_later_joins_the_same_text(family, parts) -> None:
     model = model_of(family, READER)

@@ -147,7 +147,7 @@ KINDS = ["byte_level", "hidden_line_space", "metaspace", "word_piece"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(text=texts, seed=st.integers(0, 1000))
 def test_pieces_join_to_the_decoded_text(kind: str, text: str, seed: int) -> None:
     tokenizer, decoder = decoder_of(kind)
@@ -157,7 +157,7 @@ def test_pieces_join_to_the_decoded_text(kind: str, text: str, seed: int) -> Non
         assert decoder.decode(ids) == text
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, derandomize=True)
 @given(data=st.data(), seed=st.integers(0, 1000))
 def test_any_byte_level_ids_decode_as_a_whole_would(data: st.DataObject, seed: int) -> None:
     tokenizer, decoder = decoder_of("byte_level")
@@ -231,7 +231,7 @@ def test_added_token_that_is_not_special_is_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["byte_level", "metaspace"])
-@settings(max_examples=120, deadline=None, derandomize=True)
+@settings(max_examples=120, derandomize=True)
 @given(
     text=st.text("ab🙂é ", max_size=30),
     stop=st.lists(st.text("ab🙂é ", min_size=1, max_size=4), min_size=1, max_size=3),

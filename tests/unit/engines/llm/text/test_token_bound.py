@@ -21,7 +21,7 @@ def bound_of(tokenizer: Tokenizer) -> TokenBound | None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(text=texts, times=st.integers(1, 50))
 def test_no_text_has_fewer_tokens(family: str, text: str, times: int) -> None:
     tokenizer = TOKENIZERS[family]

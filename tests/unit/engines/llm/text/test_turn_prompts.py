@@ -66,7 +66,7 @@ def chat(*turns: tuple[str, str]) -> ChatTurns:
 
 @pytest.mark.parametrize("template", [ROLES, LLAMA2], ids=["roles", "llama2"])
 @pytest.mark.parametrize("family", FAMILIES)
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=25, derandomize=True)
 @given(first=contents, second=contents, third=contents)
 def test_the_joined_ids_decode_to_the_rendered_conversation(
     family, template, first, second, third

@@ -331,7 +331,7 @@ def test_rows_that_wait_for_a_corpus_that_can_not_be_read_fail(tools, tmp_path, 
     assert served.engine.rows_in_flight == 0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     changes=st.lists(
         st.tuples(st.sampled_from(["add", "delete", "search", "build"]), st.integers(1, 40)),

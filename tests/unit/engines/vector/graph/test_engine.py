@@ -25,7 +25,7 @@ def search(task_id, queries, topk=5, topm=None, *, priority=Priority.NORMAL, lef
     return Admit(Task(task_id, PrimitiveKind.SEARCHING, identity, payload, left_s), every)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     plan=st.lists(
         st.tuples(

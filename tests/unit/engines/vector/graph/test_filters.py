@@ -104,7 +104,7 @@ def search(task_id, queries, topk, share=None, *, every=0, topm=None):
     return Admit(Task(task_id, PrimitiveKind.SEARCHING, Identity(task_id, "find"), payload), every)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     shares=st.lists(st.sampled_from([*SHARES, None]), min_size=1, max_size=4),
     topk=st.sampled_from([1, 7, 40]),

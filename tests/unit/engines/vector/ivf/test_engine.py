@@ -114,7 +114,7 @@ SEARCHES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(  # most candidates of a row have one code: which of them are hits is open
     searches=[(1, 1, None, Priority.NORMAL, 0, None), (9, 10, None, Priority.NORMAL, 0, None)],
     budgets=[0.0, 150.0],

@@ -81,7 +81,7 @@ def check_filled(hits, source, share, topk):
         assert (np.diff(distances[: len(found)]) >= 0).all()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     shares=st.lists(st.sampled_from([*SHARES, None]), min_size=1, max_size=4),
     topk=st.sampled_from([1, 7, 40]),

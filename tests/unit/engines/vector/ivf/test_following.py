@@ -206,7 +206,7 @@ CHANGES = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     changes=st.lists(CHANGES, min_size=5, max_size=40),
     slots=st.sampled_from([2, 64]),

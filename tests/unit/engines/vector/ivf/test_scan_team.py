@@ -73,7 +73,7 @@ def test_hits_are_those_of_one_thread(own, cores_are_lent, topk):
 
 
 @given(data=st.data(), topk=st.integers(1, 12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_whoever_takes_which_lists(data, topk):
     """Threads take lists in any order, and stop when cores are no longer lent."""
     drawn = data.draw(st.lists(st.booleans(), min_size=40, max_size=40))

@@ -56,7 +56,7 @@ def plain_plan(lists, priorities, ranks, list_s, budget_s, lists_max):
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.data())
 def test_the_plan_is_that_of_the_plain_loop(data):
     n = data.draw(st.integers(1, 40))
@@ -118,7 +118,7 @@ def plain_shared_plan(lists, priorities, ranks, list_s, budget_s):
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_the_shared_plan_is_that_of_the_plain_loop(data):
     n = data.draw(st.integers(1, 12))

@@ -116,7 +116,7 @@ def test_more_work_is_predicted_to_take_longer(tools, served):
     assert added[1].alone_s == pytest.approx(10 * added[0].alone_s)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     tasks=st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), max_size=14),
     policy=st.sampled_from(list(PoolPolicy)),

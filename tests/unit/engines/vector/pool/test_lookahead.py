@@ -33,7 +33,7 @@ def latest(deadlines_s, taken_until_s=(), slots=2, now_s=0.0):
     return latest_start_s(now_s, waiting, taken_until_s, slots)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     deadlines_s=st.lists(st.integers(1, 24).map(lambda i: i / 2), max_size=10),
     taken_until_s=st.lists(st.integers(0, 8).map(lambda i: i / 4), max_size=3),

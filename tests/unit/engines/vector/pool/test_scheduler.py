@@ -73,7 +73,7 @@ streams = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     stream=streams,
     slots=st.integers(1, 5),
