@@ -42,7 +42,7 @@ class Admission:
     last_leave_s: float | None = None
 
     def enter(self, is_bulk: bool) -> None:
-        """Count a request in.
+        """Let a request in, or refuse it where the server is full.
 
         Raises:
             Busy: the runtime is full; nothing was started.
