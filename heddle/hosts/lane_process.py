@@ -171,8 +171,9 @@ def _start(spec: Body, fd: int, seals: bytes) -> subprocess.Popen[bytes]:
     # shared machine a decode step was seen to take 2.9 s instead of 0.2 s.
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # oneDNN keeps 1,024 compiled products by default, each for the shapes of one batch: batches
-    # vary, so 200 MB of them pile up over thousands of questions that take no less time with 64.
-    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "64")
+    # vary, so 200 MB of them pile up over thousands of questions. Those of the sizes that come back
+    # fit into 256; with 64 a question's embedding waits for some of them to be compiled anew.
+    environment.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
     environment.update(spec.environment)
     search_path = [str(Path(entry).absolute()) for entry in sys.path]
     # Affinity belongs to a thread and a child inherits that of the thread that starts it: set it

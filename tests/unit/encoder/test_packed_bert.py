@@ -11,7 +11,7 @@ from transformers import BertConfig, BertModel
 
 from heddle.core.errors import ConfigError
 from heddle.encoder.embedding_table import NAMES, EmbeddingTable, SharedTables
-from heddle.encoder.packed_bert import BertShape, PackedBert, PackedRows
+from heddle.encoder.packed_bert import BertShape, PackedBert, PackedRows, filled_count
 
 pytestmark = pytest.mark.numerics
 CONFIG = BertConfig(
@@ -64,6 +64,25 @@ def test_wanted_tokens_have_the_states_that_all_have() -> None:
     wanted = torch.tensor([0, 3, 5, 13, 15])
     with torch.inference_mode():
         torch.testing.assert_close(encoder(rows, wanted), encoder(rows)[wanted])
+
+
+def test_few_numbers_of_rows_are_computed() -> None:
+    filled = [filled_count(count) for count in range(1, 4_097)]
+    assert all(count <= found <= count * 1.34 for count, found in enumerate(filled, 1))
+    assert all(found <= count * 9 / 8 for count, found in enumerate(filled, 1) if count > 24)
+    assert filled[:13] == [1, 2, 3, 4, 5, 6, 9, 9, 9, 12, 12, 12, 15]
+    assert [filled_count(found) for found in filled] == filled
+    assert len(set(filled)) <= 100
+
+
+def test_rows_that_fill_up_leave_no_trace() -> None:
+    encoder, rows = packed(bert()), rows_of([20, 17])
+    assert filled_count(37) == 39
+    with torch.inference_mode():
+        states = encoder(rows)
+        alone = encoder(rows_of([20, 17]), torch.tensor([0, 36]))
+    assert states.shape == (37, 32)
+    torch.testing.assert_close(alone, states[[0, 36]])
 
 
 def test_bfloat16_is_close() -> None:
