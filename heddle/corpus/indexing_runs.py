@@ -48,7 +48,10 @@ class IndexingRuns:
             return document_table.damaged_sources(connection)
 
     def source(self, name: str) -> SourceFile | None:
-        """Return a file as it was when it was last taken in whole, or None."""
+        """Return a file as it was when it was last taken in whole, or None.
+
+        Its size is negative where a later run has taken it in only in part.
+        """
         with self._database.read() as connection:
             row = connection.execute(
                 "SELECT name, sha256, size, mtime_ns, chunking FROM sources WHERE name = ?", (name,)

@@ -17,6 +17,7 @@ from heddle.corpus.rows.connection import Connection
 from heddle.corpus.rows.twins import chunk_digest
 
 log = logging.getLogger(__name__)
+_NO_SIZE = -1  # no file has it
 _OVER_OLDER = " ON CONFLICT (chunk_id) DO UPDATE SET revision = excluded.revision"
 
 
@@ -150,6 +151,16 @@ def keys_of_source(
         (source, scan_before),
     )
     return tuple((tenant, document_id) for tenant, document_id in rows)
+
+
+def open_sources(connection: Connection, names: Iterable[str]) -> None:
+    """Let files count as changed until they are in, whole.
+
+    What is stored of them may come from another content than the one that is known.
+    """
+    connection.executemany(
+        "UPDATE sources SET size = ? WHERE name = ?", ((_NO_SIZE, name) for name in names)
+    )
 
 
 def damaged_sources(connection: Connection) -> set[str]:

@@ -104,6 +104,23 @@ def test_a_changed_file_of_the_same_size(store, docs):
     assert texts_searchable(store) == ["text two"]
 
 
+def test_a_file_that_was_taken_in_only_in_part_is_read_anew(store, docs):
+    write_jsonl(docs / "a.jsonl", x="old x", y="old y")
+    before = (docs / "a.jsonl").read_bytes()
+    ingest_documents(store, [docs])
+    embed(store)
+    (docs / "a.jsonl").write_text('{"id": "x", "text": "new x"}\nno JSON')
+    assert ingest_documents(store, [docs]).failures
+    embed(store)
+    assert texts_searchable(store) == ["old y", "new x"]
+    (docs / "a.jsonl").write_bytes(before)  # its content is known, but not what is stored
+    report = ingest_documents(store, [docs])
+    assert (report.files, report.files_unchanged) == (1, 0)
+    embed(store)
+    assert texts_searchable(store) == ["old y", "old x"]
+    assert ingest_documents(store, [docs]).files_unchanged == 1
+
+
 def test_the_plan(store, docs, tmp_path):
     for name in ("same", "changed", "gone", "other"):
         (docs / f"{name}.txt").write_text(name)
