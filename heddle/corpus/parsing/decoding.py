@@ -1,9 +1,9 @@
 """Bytes to text.
 
-A byte order mark decides; else UTF-8; else the encoding that an HTML page declares, or the old
-Western code page cp1252, with a warning in the log. NUL bytes, other control characters in what
-is not UTF-8, and bytes that cp1252 has no character for mean that it is no text at all. What makes
-text bold or coloured on a terminal is left out.
+A byte order mark decides; else UTF-8; else the encoding that an HTML page declares, UTF-8 with
+damaged places, or the old Western code page cp1252, with a warning in the log. NUL bytes, other
+control characters in what is not UTF-8, and bytes that cp1252 has no character for mean that it is
+no text at all. What makes text bold or coloured on a terminal is left out.
 """
 
 import codecs
@@ -28,6 +28,7 @@ _DECLARED = re.compile(
     re.IGNORECASE,
 )
 _HEAD_BYTES = 4096
+_WESTERN = "cp1252"
 # What pages call Latin-1 is cp1252, as in every browser. (encoding.spec.whatwg.org)
 _LATIN_1 = frozenset(("ascii", "iso8859-1"))
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
@@ -97,15 +98,29 @@ def _decode_marked(content: bytes, encoding: str, path: Path) -> str:
 
 
 def _decode_old(content: bytes, path: Path, declared: str, error: UnicodeDecodeError) -> str:
-    for encoding in dict.fromkeys((_as_browsers(declared), "cp1252")):
+    for encoding in _tried(declared):
         try:
-            text = _unstyled(content.decode(encoding))
+            # Each byte of a Western text is a character, so that there nothing may be damaged.
+            text = content.decode(encoding, "strict" if encoding == _WESTERN else "replace")
         except (UnicodeError, LookupError):
             continue
-        if not _CONTROLS.search(text):
+        damaged = text.count("\ufffd")
+        beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
+        text = _unstyled(text)
+        if 2 * damaged > beyond_ascii or _CONTROLS.search(text):
+            continue
+        if damaged:
+            _log.warning("%s: read as %s, damaged characters: %d", path, encoding, damaged)
+        else:
             _log.warning("%s: not UTF-8, read as %s", path, encoding)
-            return clean(text)
+        return clean(text)
     raise _binary(path, f"not UTF-8 at byte {error.start}") from error
+
+
+def _tried(declared: str) -> tuple[str, ...]:
+    """Return the encodings to try, in order; cp1252 last, as it fits nearly every text."""
+    named = _as_browsers(declared)
+    return ("utf-8", _WESTERN) if named in ("utf-8", _WESTERN) else (named, "utf-8", _WESTERN)
 
 
 def _as_browsers(declared: str) -> str:

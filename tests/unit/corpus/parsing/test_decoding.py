@@ -32,6 +32,22 @@ def test_a_declared_encoding_comes_before_the_guess():
     assert decode(b"caf\xe9", PATH, declared="zip") == "café"
 
 
+@pytest.mark.parametrize("declared", ["utf-8", "iso-8859-1", "no-such-encoding"])
+@pytest.mark.parametrize("text", ["naïve “café”", "Кириллица", "日本語のテキスト"])
+def test_a_damaged_place_leaves_the_rest_as_it_is(caplog, text, declared):
+    content = text.encode() + b"\xff end"
+    assert decode(content, PATH, declared) == f"{text}\ufffd end"
+    assert "some.txt: read as utf-8, damaged characters: 1" in caplog.text
+    cut_off = text.encode() + "é".encode()[:1]
+    assert decode(cut_off, PATH, declared) == f"{text}\ufffd"
+
+
+def test_a_damaged_place_in_the_declared_encoding():
+    content = "株式会社".encode("shift_jis") + b"\xff"
+    assert decode(content, PATH, declared="shift_jis") == "株式会社\ufffd"
+    assert decode("é ".encode("cp1252") * 9, PATH, declared="shift_jis") == "é " * 9
+
+
 @pytest.mark.parametrize(
     "content",
     [
