@@ -29,8 +29,21 @@ _DECLARED = re.compile(
 )
 _HEAD_BYTES = 4096
 _WESTERN = "cp1252"
-# What pages call Latin-1 is cp1252, as in every browser. (encoding.spec.whatwg.org)
-_LATIN_1 = frozenset(("ascii", "iso8859-1"))
+# What browsers read by another name: the larger set of the same system. (encoding.spec.whatwg.org)
+_MEANT = {
+    "ascii": "cp1252",
+    "big5": "big5hkscs",
+    "euc_kr": "cp949",
+    "gb2312": "gb18030",
+    "gbk": "gb18030",
+    "iso8859-1": "cp1252",
+    "iso8859-11": "cp874",
+    "iso8859-9": "cp1254",
+    "shift_jis": "cp932",
+    "tis-620": "cp874",
+}
+# A tag that was found among bytes of ASCII can't be of these.
+_UNREADABLE_AS_ASCII = ("utf-16", "utf-32")
 _CONTROLS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f]")
 _UNWANTED = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]|[\ud800-\udfff]")
 # Bold, underlined and coloured text on a terminal, as manual pages and logs have it: an escape
@@ -125,10 +138,12 @@ def _tried(declared: str) -> tuple[str, ...]:
 
 def _as_browsers(declared: str) -> str:
     """Return the encoding that is meant by a name."""
+    label = declared.lower().removeprefix("x-").replace("windows-", "cp")
     try:
-        return "cp1252" if codecs.lookup(declared).name in _LATIN_1 else declared
+        name = codecs.lookup(label).name
     except LookupError:
         return declared
+    return "utf-8" if name.startswith(_UNREADABLE_AS_ASCII) else _MEANT.get(name, name)
 
 
 def _binary(path: Path, reason: str) -> InputError:

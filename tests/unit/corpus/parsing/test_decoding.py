@@ -42,8 +42,25 @@ def test_a_damaged_place_leaves_the_rest_as_it_is(caplog, text, declared):
     assert decode(cut_off, PATH, declared) == f"{text}\ufffd"
 
 
+@pytest.mark.parametrize(
+    ("declared", "encoding", "text"),
+    [
+        ("gb2312", "gbk", "朱镕基"),
+        ("euc-kr", "cp949", "펲시"),
+        ("Shift_JIS", "cp932", "①髙島屋"),
+        ("x-sjis", "cp932", "日本語"),
+        ("iso-8859-9", "cp1254", "“ığdır”"),
+        ("windows-874", "cp874", "“ไทย”"),
+        ("utf-16", "cp1252", "café"),
+        ("utf-16", "utf-8", "日本"),
+    ],
+)
+def test_declared_encodings_are_read_as_browsers_read_them(declared, encoding, text):
+    assert decode(text.encode(encoding), PATH, declared) == text
+
+
 def test_a_damaged_place_in_the_declared_encoding():
-    content = "株式会社".encode("shift_jis") + b"\xff"
+    content = "株式会社".encode("shift_jis") + b"\x81"
     assert decode(content, PATH, declared="shift_jis") == "株式会社\ufffd"
     assert decode("é ".encode("cp1252") * 9, PATH, declared="shift_jis") == "é " * 9
 
