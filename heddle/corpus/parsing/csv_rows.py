@@ -2,6 +2,7 @@
 
 import csv
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import StringIO
@@ -19,6 +20,7 @@ from heddle.corpus.parsing.text_builder import TextBuilder
 
 DELIMITERS: Final = ",;\t|"
 SAMPLE_CHARS: Final = 16_384
+_QUOTED: Final = re.compile('"[^"]*(?:"|$)')
 _log = logging.getLogger(__name__)
 _ONE_AT_A_TIME: Final = Lock()  # Python's bound on a cell is one for the whole process
 
@@ -95,7 +97,7 @@ def _delimiter(text: str, path: Path) -> str:
     if path.suffix.lower() == ".tsv":
         return "\t"
     first = text[:SAMPLE_CHARS].lstrip("\n").partition("\n")[0]
-    return max(DELIMITERS, key=first.count)
+    return max(DELIMITERS, key=_QUOTED.sub("", first).count)
 
 
 def _lines(columns: list[str], row: list[str]) -> Iterator[str]:

@@ -195,6 +195,13 @@ def test_csv(tmp_path, name, content):
     )
 
 
+def test_signs_in_quoted_names_of_columns_delimit_nothing(tmp_path):
+    text = '"Price, EUR";"Weight, kg"\n"3,5";"2,0"\n'
+    assert parse(tmp_path / "a.csv", text).text == "Price, EUR: 3,5\nWeight, kg: 2,0"
+    text = '"name; first\nand last",depth\nwell,12\n'
+    assert parse(tmp_path / "b.csv", text).text == "name; first and last: well\ndepth: 12"
+
+
 def test_csv_with_a_long_cell(tmp_path):
     before, cell = csv.field_size_limit(), "word " * 30_000
     found = parse(tmp_path / "a.csv", f"name,text\nwell,{cell}\n").text
