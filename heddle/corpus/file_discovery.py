@@ -101,16 +101,20 @@ class _Walk:
     def _add_file(self, path: Path, name: Path, is_named: bool) -> None:
         if not path.exists():
             self.skipped.append(FileNote(str(path), "a broken link"))
-        elif not path.is_file():
+            return
+        if not path.is_file():
             self.skipped.append(FileNote(str(path), "not a regular file"))
-        elif parser_for(path) is None:
+            return
+        file = path.resolve()
+        if parser_for(path) is None or parser_for(file) is None:
             notes = self.refused if is_named else self.skipped
+            where = "" if parser_for(path) is None else f"it leads to {file}, of "
             known = " ".join(KNOWN_SUFFIXES)
-            notes.append(FileNote(str(path), f"unknown format; known are {known}"))
-        elif not _is_utf8(path.resolve()):
+            notes.append(FileNote(str(path), f"{where}unknown format; known are {known}"))
+        elif not (_is_utf8(file) and _is_utf8(name)):
             self.refused.append(FileNote(ascii(str(path)), "its name is not UTF-8; rename it"))
         else:
-            self.files.setdefault(path.resolve(), str(name))
+            self.files.setdefault(file, str(name))
 
     def _leads_out(self, path: Path) -> bool:
         if self._within is None or not path.is_symlink() or not path.exists():

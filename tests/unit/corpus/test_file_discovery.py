@@ -95,6 +95,15 @@ def test_links_that_form_a_loop(tmp_path):
     assert names(tmp_path) == ["a/one.txt"]
 
 
+def test_a_link_to_a_file_of_unknown_format_is_skipped(tmp_path):
+    tree(tmp_path, "blob", "one.txt")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "blob")
+    found = find_files([tmp_path])
+    assert [path.name for path in found.files] == ["one.txt"]
+    assert found.refused == ()
+    assert f"it leads to {tmp_path / 'blob'}, of unknown format" in found.skipped[1].reason
+
+
 def test_links_that_lead_nowhere(tmp_path):
     (tmp_path / "broken.txt").symlink_to(tmp_path / "absent")
     (tmp_path / "self.txt").symlink_to(tmp_path / "self.txt")
@@ -141,3 +150,15 @@ def test_a_name_that_is_not_utf8(tmp_path):
     found = find_files([tmp_path])
     assert found.files == {}
     assert "rename it" in found.refused[0].reason
+
+
+def test_a_link_whose_name_is_not_utf8_is_refused_and_its_file_found(tmp_path):
+    tree(tmp_path, "one.txt")
+    link = os.fsdecode(os.fsencode(tmp_path) + b"/a\xff.txt")
+    try:
+        os.symlink(tmp_path / "one.txt", link)
+    except OSError:
+        pytest.skip("this file system takes only UTF-8 names")
+    found = find_files([tmp_path])
+    assert found.files == {tmp_path / "one.txt": str(tmp_path / "one.txt")}
+    assert found.refused == (FileNote(ascii(link), "its name is not UTF-8; rename it"),)
