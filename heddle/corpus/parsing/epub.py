@@ -42,7 +42,7 @@ def parse_epub(path: Path, limits: ParseLimits) -> Iterator[Document]:
         if not texts:
             raise InputError(f"{path}: no chapters in it; open and save it anew")
         title = next((" ".join(t.text.split()) for t in book.iter("{*}title") if t.text), "")
-    text = "\n\n".join(filter(None, texts))
+    text = clean("\n\n".join(filter(None, texts)))
     limits.check_text(path, len(text))
     yield Document(str(path), clean(title) or path.stem, text, str(path), has_headings=True)
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heddle.corpus.document import Document
-from heddle.corpus.parsing.decoding import declared_encoding, decode
+from heddle.corpus.parsing.decoding import clean, declared_encoding, decode
 from heddle.corpus.parsing.file_reading import name_without_suffix, read_whole
 from heddle.corpus.parsing.limits import ParseLimits
 from heddle.corpus.parsing.page_furniture import FurnitureError, read_without_furniture
@@ -28,8 +28,8 @@ def parse_html(path: Path, limits: ParseLimits) -> Iterator[Document]:
         reader = read_page(page)
     yield Document(
         str(path),
-        reader.name or name_without_suffix(path),
-        reader.text,
+        clean(reader.name) or name_without_suffix(path),
+        clean(reader.text),
         str(path),
         has_headings=True,
     )

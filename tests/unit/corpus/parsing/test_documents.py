@@ -180,6 +180,11 @@ def test_books_that_can_not_be_read(tmp_path):
     assert parse(tmp_path / "c.epub", epub("<p>x</p>", encryption=fonts)).text == "x"
 
 
+def test_what_a_book_spells_as_references_is_cleaned_as_well(tmp_path):
+    book = epub("<pre>a&#8232;b&#13;c</pre>")
+    assert parse(tmp_path / "a.epub", book).text == "```\na\nb\nc\n```"
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

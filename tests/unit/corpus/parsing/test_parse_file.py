@@ -157,6 +157,12 @@ def test_html_that_is_broken(tmp_path):
     assert one(tmp_path / "a.html", page).text == "one\n\nthree\n\n```\nfour\n```"
 
 
+def test_what_a_page_spells_as_references_is_cleaned_as_well(tmp_path):
+    page = "<title>A&#7;B</title><p>c&#27;[1md</p><pre>e&#13;f&#8232;g</pre>"
+    found = one(tmp_path / "a.html", page)
+    assert (found.title, found.text) == ("A B", "c [1md\n\n```\ne\nf\ng\n```")
+
+
 @pytest.mark.parametrize(
     ("head", "encoding"),
     [
