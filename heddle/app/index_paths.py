@@ -192,14 +192,20 @@ def embed_pending(
     if store.vector_index is not None and store.vector_index.is_ready():
         settings["search_in"] = "postgres"  # a lane that embeds alone needs no index
     config = ServerConfig.of(None, store.place, settings)
+    done = Embedded()
+
+    def report(chunks: int) -> None:
+        on_vectors(EmbedProgress(done.chunks + chunks, total))
+
     with Server.from_config(config, needs_vectors=False) as server:
-        batches = pending_batches(store, BATCH_ROWS)
-        return embed_batches(
-            server,
-            batches,
-            Priority.BULK,
-            lambda done: on_vectors(EmbedProgress(done, total)),
-        )
+        while True:
+            # A chunk waits for the vector of an equal one, and is left where that one is deleted
+            # before it has its own: the next pass takes it up.
+            batches = pending_batches(store, BATCH_ROWS)
+            found = embed_batches(server, batches, Priority.BULK, report)
+            done = Embedded(*map(sum, zip(done, found, strict=True)))
+            if not found.chunks:
+                return done
 
 
 def _nothing(report: IngestReport) -> str:

@@ -1,15 +1,22 @@
 """What indexing refuses before it starts an engine."""
 
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.support.inline_engines import inline_engines
-from heddle.app.index_paths import Embedded, index_paths
+from heddle.app.index_paths import Embedded, EmbedProgress, embed_pending, index_paths
 from heddle.core.errors import ConfigError, InputError, StorageError
+from heddle.corpus.chunking import TextChunk
+from heddle.corpus.document import Document
 from heddle.corpus.ingestion import IngestReport, ingest_documents
+from heddle.corpus.records import EmbedderStamp
 from heddle.corpus.store import CorpusStore
+from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.vector.files.manifest import read_manifest
 
 
@@ -153,3 +160,31 @@ def test_an_index_can_be_pruned_to_nothing(tmp_path: Path):
         on_vectors=pytest.fail,
     )
     assert (report.documents.removed, report.vectors) == (1, 0)
+
+
+def test_chunks_are_embedded_whose_equal_is_deleted_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    progress: list[EmbedProgress] = []
+    with CorpusStore.open(tmp_path, create=True) as store:
+        store.set_embedder(EmbedderStamp("fake", 4, "float32"))
+        for name, text in (("a", "same"), ("b", "same"), ("c", "other")):
+            put = store.documents.put_document
+            put(Document(name, "title", text, ""), [TextChunk(0, "title", text)])
+        batches: list[tuple[int, ...]] = []
+
+        def submit(workflow: object, inputs: dict[str, Any], **how: object) -> object:
+            ids = inputs["chunk_ids"]
+            batches.append(ids)
+            store.documents.delete_document("a")
+            store.store_vectors(ids, np.ones((len(ids), 4), np.float32) / 2)
+            receipt = SimpleNamespace(texts_truncated=1, texts_windowed=0)
+            return SimpleNamespace(result=lambda: SimpleNamespace(receipt=receipt), is_done=True)
+
+        lanes = nullcontext(SimpleNamespace(submit=submit))
+        monkeypatch.setattr("heddle.app.index_paths.Server.from_config", lambda *_, **__: lanes)
+        embedded = embed_pending(store, None, LongTexts.CUT, progress.append)
+        assert batches == [(1, 3), (2,)]
+        assert (embedded.chunks, embedded.truncated, store.stats().pending) == (3, 2, 0)
+        assert store.vector_count == 2
+    assert [one.chunks_done for one in progress] == [0, 2, 3]
