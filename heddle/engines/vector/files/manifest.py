@@ -49,7 +49,7 @@ class IndexManifest:
         """
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"the index manifest is no JSON: {error}") from error
         if not isinstance(values, dict):
             raise InputError("the index manifest is no JSON object")
@@ -70,7 +70,11 @@ def read_manifest(directory: Path) -> IndexManifest:
         FileNotFoundError: there is no index yet.
         InputError: it is no manifest.
     """
-    return IndexManifest.from_json((directory / FOLDER / MANIFEST).read_text("utf-8"))
+    try:
+        text = (directory / FOLDER / MANIFEST).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(f"the index manifest is no text: {error}") from error
+    return IndexManifest.from_json(text)
 
 
 def graph_path(directory: Path) -> Path:
