@@ -12,6 +12,7 @@ _TITLE: Final = "title:"
 _QUOTES: Final = ("'", '"')
 _KEY: Final = re.compile(r"[\w\"'][^:]{0,60}:(?:\s|$)")
 _ITEM: Final = re.compile(r"-(?:\s|$)")
+_IN_LATER_LINES: Final = re.compile(r"[|>][-+\d]{0,2}(?:\s|$)")  # YAML's block scalars
 # Blank, indented below a key, a comment, or the end of a list in brackets.
 _OTHER: Final = re.compile(r"\s|$|#|[\]}]")
 
@@ -50,9 +51,11 @@ def _line(text: str, start: int) -> tuple[str, int]:
 
 
 def _title(line: str) -> str:
-    """Return the words of a line `title: words`; "" = it names another key."""
+    """Return the words of a line `title: words`; "" = another key, or they stand in later lines."""
     if not line.startswith(_TITLE):
         return ""
     words = line.removeprefix(_TITLE).strip()
+    if _IN_LATER_LINES.match(words):
+        return ""
     is_quoted = len(words) > 1 and words[0] in _QUOTES and words[0] == words[-1]
     return words[1:-1] if is_quoted else words

@@ -99,6 +99,9 @@ def test_front_matter_is_no_text(tmp_path):
     document = one(tmp_path / "c.md", keys)
     assert (document.title, document.text) == ("It's", "text")
     assert one(tmp_path / "d.md", "---\n---\ntext").text == "text"
+    folded = "---\ntitle: >-\n  A long\n  title\n---\n# Wells\ntext"
+    assert one(tmp_path / "e.md", folded).title == "Wells"
+    assert one(tmp_path / "f.md", "---\ntitle: >9000\n---\ntext").title == ">9000"
 
 
 @pytest.mark.parametrize(
