@@ -53,8 +53,7 @@ class Documents:
         Args:
             items: documents with their chunks.
             scan: the number of an indexing run, from `begin_scan`; ids are then checked to be
-                unique within the run and over the files that are known, and the files that bring
-                them count as changed until `finish_source`. 0 = no run, no check.
+                unique within the run and over the files that are known. 0 = no run, no check.
             chunking: how the texts were cut. A text that was cut in another way is a new version.
             file: the file of a vector store that they are of; None = they are of no such file.
 
@@ -62,18 +61,15 @@ class Documents:
             InputError: a document has no chunks, or in a run its id is not unique.
             Cancelled: any process has taken the file out of its store since it was begun.
         """
-        given = tuple(items)
         with self._database.write() as connection:
             if file is not None and not is_waiting(connection, file):
                 raise Cancelled(f"{file.name} is no longer wanted")
-            if scan:
-                document_table.open_sources(connection, {one.source for one, _ in given})
             revision = meta_table.revision(connection) + 1
             put = [
                 document_table.put(
                     connection, document, chunks, scan=scan, chunking=chunking, revision=revision
                 )
-                for document, chunks in given
+                for document, chunks in items
             ]
             # A document whose chunks have all been embedded for others needs no more.
             new = [version for _, version in put if version is not None]

@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterable
+from typing import Final
 
 from heddle.corpus.records import SourceFile, outermost
 from heddle.corpus.rows import document_table, meta_table
 from heddle.corpus.rows.connection import Database
 from heddle.corpus.rows.deletion import delete_documents
+
+_OPEN_SIZE: Final = -1  # no file has it
 
 
 class IndexingRuns:
@@ -50,7 +53,7 @@ class IndexingRuns:
     def source(self, name: str) -> SourceFile | None:
         """Return a file as it was when it was last taken in whole, or None.
 
-        Its size is negative where a later run has taken it in only in part.
+        Its size is negative where a later run has opened it and not finished.
         """
         with self._database.read() as connection:
             row = connection.execute(
@@ -65,6 +68,17 @@ class IndexingRuns:
                 "SELECT source FROM documents UNION SELECT name FROM sources ORDER BY 1"
             ).fetchall()
         return tuple(row[0] for row in rows)
+
+    def open_sources(self, names: Iterable[str]) -> None:
+        """Say that files are about to be read: until `finish_source` they count as changed.
+
+        What is stored of one that is read only in part is no content that it had. Until they are
+        read they have no claim on their documents' ids, which may have moved to another file.
+        """
+        with self._database.write() as connection:
+            connection.executemany(
+                "UPDATE sources SET size = ? WHERE name = ?", ((_OPEN_SIZE, n) for n in names)
+            )
 
     def finish_source(self, source: SourceFile, scan: int) -> int:
         """Record that a file is in, whole, and delete documents that it no longer has.

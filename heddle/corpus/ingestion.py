@@ -124,6 +124,7 @@ def ingest_documents(
     store.runs.forget_sources(_gone(store.runs.source_names()))
     for source in todo.touched:
         store.runs.touch_source(source)
+    store.runs.open_sources(map(str, todo.changed))
     files = todo.added + todo.changed
     with GuardedParser(limits) as parser:
         run = _Run(store, chunking, parser, store.runs.begin_scan(), len(files), on_progress)

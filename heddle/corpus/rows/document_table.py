@@ -17,7 +17,6 @@ from heddle.corpus.rows.connection import Connection
 from heddle.corpus.rows.twins import chunk_digest
 
 log = logging.getLogger(__name__)
-_NO_SIZE = -1  # no file has it
 _OVER_OLDER = " ON CONFLICT (chunk_id) DO UPDATE SET revision = excluded.revision"
 
 
@@ -153,16 +152,6 @@ def keys_of_source(
     return tuple((tenant, document_id) for tenant, document_id in rows)
 
 
-def open_sources(connection: Connection, names: Iterable[str]) -> None:
-    """Let files count as changed until they are in, whole.
-
-    What is stored of them may come from another content than the one that is known.
-    """
-    connection.executemany(
-        "UPDATE sources SET size = ? WHERE name = ?", ((_NO_SIZE, name) for name in names)
-    )
-
-
 def damaged_sources(connection: Connection) -> set[str]:
     """Return the files that brought documents with damaged chunks; reads every chunk."""
     return {chunk.source for chunk in all_damaged(connection)}
@@ -213,7 +202,7 @@ def _remove_rows(connection: Connection, version: int) -> None:
 def _check_owner(
     connection: Connection, document: Document, stored: Sequence[Version], scan: int
 ) -> None:
-    """Refuse an id that another line or file holds; a source that is forgotten holds none."""
+    """Refuse an id that another line or file holds; one that is forgotten holds none."""
     if scan == 0:
         return
     if any(version.scan == scan for version in stored):
@@ -227,7 +216,10 @@ def _check_owner(
 
 
 def _is_source(connection: Connection, name: str) -> bool:
-    row = connection.execute("SELECT 1 FROM sources WHERE name = ?", (name,)).fetchone()
+    """Whether a file has a claim on ids: one that is about to be read has none, by its size."""
+    row = connection.execute(
+        "SELECT 1 FROM sources WHERE name = ? AND size >= 0", (name,)
+    ).fetchone()
     return row is not None
 
 

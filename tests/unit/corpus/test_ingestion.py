@@ -121,6 +121,22 @@ def test_a_file_that_was_taken_in_only_in_part_is_read_anew(store, docs):
     assert ingest_documents(store, [docs]).files_unchanged == 1
 
 
+def test_a_document_moves_to_a_file_that_is_read_first(store, docs):
+    write_jsonl(docs / "a.jsonl", x="text x")
+    write_jsonl(docs / "b.jsonl", y="text y", z="text z")
+    ingest_documents(store, [docs])
+    embed(store)
+    write_jsonl(docs / "a.jsonl", x="text x", y="text y")
+    write_jsonl(docs / "b.jsonl", z="text z")
+    report = ingest_documents(store, [docs])
+    assert (report.failures, report.removed) == ((), 0)
+    embed(store)
+    assert sorted(texts_searchable(store)) == ["text x", "text y", "text z"]
+    write_jsonl(docs / "b.jsonl", y="text y", z="text z")
+    (failure,) = ingest_documents(store, [docs]).failures
+    assert f"'y' is not unique: {docs / 'a.jsonl'}" in failure.reason
+
+
 def test_the_plan(store, docs, tmp_path):
     for name in ("same", "changed", "gone", "other"):
         (docs / f"{name}.txt").write_text(name)

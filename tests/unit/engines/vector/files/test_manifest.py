@@ -1,4 +1,4 @@
-"""What stands where an index file should say what it is."""
+"""Bytes that are no manifest of an index, at the place of one."""
 
 from pathlib import Path
 
