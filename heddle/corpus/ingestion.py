@@ -147,24 +147,31 @@ def _gone(names: Iterable[str]) -> list[str]:
 
 
 def _ingest_file(run: _Run, path: Path, name: str) -> None:
-    stamp = run.chunking.stamp
-    source = replace(source_file(path), chunking=stamp)
+    source = replace(source_file(path), chunking=run.chunking.stamp)
     is_empty = True
     documents = (replace(document, file=name) for document in run.parser.documents(path))
     for batch in document_batches(documents, run.chunking):
         is_empty = False
-        for outcome, (_, chunks) in zip(
-            run.store.documents.put_documents(batch, scan=run.scan, chunking=stamp),
-            batch,
-            strict=True,
-        ):
-            run.outcomes[outcome] += 1
-            has_new_text = outcome in (PutOutcome.ADDED, PutOutcome.CHANGED)
-            run.chunks += len(chunks) if has_new_text else 0
+        try:
+            _put(run, batch)
+        except InputError:
+            for one in batch:  # what stands before the bad one is good
+                _put(run, [one])
+            raise
         run.report_progress(path)
     if is_empty:
         run.skipped.append(FileNote(str(path), "no text in it"))
     run.removed += run.store.runs.finish_source(source, run.scan)
+
+
+def _put(run: _Run, batch: Batch) -> None:
+    """Store a batch and count what that did."""
+    stamp = run.chunking.stamp
+    outcomes = run.store.documents.put_documents(batch, scan=run.scan, chunking=stamp)
+    for outcome, (_, chunks) in zip(outcomes, batch, strict=True):
+        run.outcomes[outcome] += 1
+        has_new_text = outcome in (PutOutcome.ADDED, PutOutcome.CHANGED)
+        run.chunks += len(chunks) if has_new_text else 0
 
 
 def document_batches(documents: Iterable[Document], chunking: Chunking) -> Iterator[Batch]:

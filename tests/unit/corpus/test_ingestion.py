@@ -246,6 +246,8 @@ def test_duplicate_ids(store, docs):
     (failure,) = ingest_documents(store, [docs]).failures
     assert failure.path == str(docs / "a.jsonl")
     assert "'x' is not unique: twice in this file" in failure.reason
+    embed(store)
+    assert texts_searchable(store) == ["one"]
 
 
 def test_duplicate_ids_in_two_files(store, docs):
