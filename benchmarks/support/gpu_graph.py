@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks.support.device_scan import copy_bandwidth, full_scan, median_s
 from heddle.engines.vector.graph.gpu.search import DeviceSearch, Extend
 from heddle.engines.vector.graph.graph_index import FindNeighbours, GraphIndex
-from heddle.engines.vector.graph.knn import Neighbours
+from heddle.engines.vector.graph.knn import NO_CLUSTER, Neighbours
 
 COPIED_BYTES: Final = 1 << 30
 ROUNDS: Final = 5
@@ -54,6 +54,8 @@ def neighbours_on(device: torch.device) -> FindNeighbours:
         k: int,
         near_lists: int,
     ) -> Iterator[Neighbours]:
+        scanned = np.flatnonzero(lists != NO_CLUSTER)
+        vectors = vectors[scanned]
         plain = torch.from_numpy(vectors).to(device)
         norms = plain.square().sum(dim=1)
         for first in range(0, len(vectors), SCANNED_TOGETHER):
@@ -63,9 +65,9 @@ def neighbours_on(device: torch.device) -> FindNeighbours:
             is_other = rows.numpy() != of[:, None]
             is_other[is_other.all(axis=1), -1] = False
             shape = len(of), rows.shape[1] - 1
-            near = rows.numpy()[is_other].reshape(shape).astype(np.int32)
+            near = scanned[rows.numpy()[is_other]].reshape(shape).astype(np.int32)
             squares = distances + torch.from_numpy(vectors[of]).square().sum(dim=1, keepdim=True)
-            yield Neighbours(of, near, squares.numpy()[is_other].reshape(shape))
+            yield Neighbours(scanned[of], near, squares.numpy()[is_other].reshape(shape))
 
     return find
 

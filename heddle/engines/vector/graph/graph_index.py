@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from heddle.core.errors import InputError
 from heddle.engines.vector.files.index_kind import GRAPH_DEGREE
 from heddle.engines.vector.graph import prune
-from heddle.engines.vector.graph.knn import Neighbours, near_neighbours
+from heddle.engines.vector.graph.equal_rows import first_equals, join_equals
+from heddle.engines.vector.graph.knn import NO_CLUSTER, Neighbours, near_neighbours
 from heddle.engines.vector.graph.progress import OnPhase
 
 KNN_WIDTH, NEAR_LISTS = 192, 96
@@ -90,12 +91,17 @@ def build_graph(
     distances, nearest = faiss.knn(vectors, centroids, 1)
     lists = nearest[:, 0]
     forward = np.full((count, degree), -1, np.int32)
-    done, width = 0, min(KNN_WIDTH, max(1, count - 1))
-    for found in find_neighbours(vectors, centroids, lists, width, NEAR_LISTS):
+    firsts = first_equals(vectors)
+    is_first = firsts == np.arange(count)
+    done, different = 0, int(is_first.sum())
+    width = min(KNN_WIDTH, max(1, different - 1))
+    compared = np.where(is_first, lists, NO_CLUSTER)
+    for found in find_neighbours(vectors, centroids, compared, width, NEAR_LISTS):
         prune.prune_rows(vectors, found.of, found.rows, found.distances, forward)
         done += len(found.of)
-        on_phase("neighbours", done, count)
+        on_phase("neighbours", done, different)
     neighbours = _both_ways(vectors, forward, on_phase)
+    join_equals(neighbours, firsts)
     return GraphIndex(
         vectors.astype(np.float16),
         neighbours,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 CELLS_MAX: Final = 1 << 22  # distances at once: 64 MiB with what choosing among them takes
 OTHERS_MAX: Final = 1 << 16  # vectors that a cluster's members are compared with
+NO_CLUSTER: Final = -1  # of a vector that has no neighbours and is none
 
 
 class Neighbours(NamedTuple):
@@ -36,7 +37,7 @@ def near_neighbours(
     Args:
         vectors: what is searched among itself.
         centroids: of the clusters.
-        lists: the cluster of each vector.
+        lists: the cluster of each vector, NO_CLUSTER = it is left out.
         k: neighbours of each row.
         near_lists: clusters that are looked at for each cluster, itself among them, but no more
             than hold `OTHERS_MAX` vectors. They decide how good the graph is: too few of them cost
@@ -45,7 +46,7 @@ def near_neighbours(
     """
     near = faiss.knn(centroids, centroids, min(near_lists, len(centroids)))[1]
     order = np.argsort(lists, kind="stable")
-    members = np.split(order, np.searchsorted(lists[order], np.arange(1, len(centroids))))
+    _, *members = np.split(order, np.searchsorted(lists[order], np.arange(len(centroids))))
     norms = np.einsum("nd,nd->n", vectors, vectors)
     for number, rows in enumerate(members):
         if not len(rows):

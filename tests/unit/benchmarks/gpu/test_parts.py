@@ -9,6 +9,7 @@ import torch
 from benchmarks.gpu.step_curves import knee
 from benchmarks.gpu.unit_tests import counted
 from benchmarks.support.gpu_graph import neighbours_on
+from heddle.engines.vector.graph.knn import NO_CLUSTER
 from tools.gpu_day.parts import PARTS
 
 
@@ -43,3 +44,7 @@ def test_a_device_finds_the_neighbours_that_a_graph_is_built_from(monkeypatch):
     np.testing.assert_allclose(np.take_along_axis(exact, rows, axis=1), expected, atol=1e-5)
     distances = np.concatenate([part.distances for part in found])
     np.testing.assert_allclose(distances, expected, atol=1e-5)
+    lists = np.where(np.arange(20) < 2, NO_CLUSTER, 0)
+    [*found] = find(drawn, drawn[:1], lists, 17, 1)
+    assert np.concatenate([part.of for part in found]).tolist() == list(range(2, 20))
+    assert np.concatenate([part.rows for part in found]).min() == 2

@@ -6,6 +6,7 @@ import pytest
 from heddle.core.errors import InputError
 from heddle.engines.vector.files.index_kind import GRAPH_DEGREE
 from heddle.engines.vector.graph import knn
+from heddle.engines.vector.graph.equal_rows import first_equals
 from heddle.engines.vector.graph.graph_index import build_graph
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.worker import NumbaWorker
@@ -60,6 +61,16 @@ def test_neighbours_are_exact_when_every_cluster_is_looked_at(tools, monkeypatch
     np.testing.assert_allclose(found, distances[of, 1:], atol=1e-5)
 
 
+def test_a_vector_without_a_cluster_is_left_out(tools):
+    vectors = tools.clustered(60)
+    lists = np.where(np.arange(60) % 3 == 0, knn.NO_CLUSTER, np.arange(60) % 2)
+    parts = list(knn.near_neighbours(vectors, vectors[:2], lists, 59, 2))
+    of = np.concatenate([part.of for part in parts])
+    rows = np.concatenate([part.rows for part in parts])
+    assert sorted(of.tolist()) == [row for row in range(60) if row % 3]
+    assert set(rows[rows >= 0].tolist()) == set(of.tolist())
+
+
 def test_a_cluster_is_compared_with_no_more_vectors_than_memory_allows(tools, monkeypatch):
     monkeypatch.setattr(knn, "OTHERS_MAX", 60)
     vectors = tools.clustered(300)
@@ -80,6 +91,51 @@ def test_progress_ends_at_the_last_row(tools):
         "neighbours",
         "edges",
     ]
+
+
+def with_equals(count, groups, equals, dims=32):
+    """Unit vectors of which each group of `equals` is one, in any order."""
+    rng = np.random.default_rng(3)
+    centres = rng.standard_normal((40, dims))
+    vectors = centres[rng.integers(0, 40, count)] + 0.8 * rng.standard_normal((count, dims))
+    for first in range(0, groups * equals, equals):
+        vectors[first : first + equals] = vectors[first]
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return rng.permutation(vectors).astype(np.float32)
+
+
+def test_many_equal_vectors_keep_no_search_from_what_is_nearer():
+    vectors = with_equals(4000, groups=10, equals=100)
+    worker, slot = (
+        NumbaWorker(LiveGraph(build_graph(vectors, np.arange(4000))), 1),
+        np.zeros(1, int),
+    )
+    rng = np.random.default_rng(0)
+    queries = vectors[:200] + 0.1 * rng.standard_normal((200, 32), dtype=np.float32)
+    _, nearest = exact(vectors, queries, 10)
+    recalls = []
+    for query, distances in zip(queries, nearest, strict=True):
+        worker.start([0], query[None], 64)
+        worker.advance(slot, 1 << 40, 0)
+        found, labels = worker.top(slot, 10)
+        assert len(np.unique(labels)) == 10
+        recalls.append((found[0] <= distances[-1] * 1.01).mean())
+    assert min(recalls) >= 0.8
+
+
+def test_equal_vectors_share_edges_and_lead_to_one_another():
+    vectors = with_equals(600, groups=2, equals=50)
+    firsts = first_equals(vectors)
+    assert np.array_equal(vectors[firsts], vectors)
+    groups = [np.flatnonzero(firsts == first) for first in np.unique(firsts)]
+    neighbours = build_graph(vectors, np.arange(600)).neighbours
+    for rows in sorted(groups, key=len)[-2:]:
+        assert len(rows) == 50
+        others = [set(neighbours[row].tolist()) - set(rows.tolist()) - {-1} for row in rows]
+        assert all(edges == others[0] for edges in others)
+        assert others[0]
+        for row, following in zip(rows, np.roll(rows, -1), strict=True):
+            assert set(neighbours[row].tolist()) & set(rows.tolist()) == {following}
 
 
 @pytest.mark.parametrize("count", [1, 2, 40])
