@@ -355,6 +355,11 @@ class EmbeddingEngine:
 
     def _take_tokens(self, task_id: int, done: Sequence[TokenizedText]) -> None:
         result = self._results[task_id]
+        for number, text in enumerate(done, result.tokenized):
+            if not text.token_ids:  # pooled, it would be the padding's vector
+                where = f"text {result.places[number]} has no tokens for this model"
+                self._fail(task_id, f"{where}: leave it out, or give it words", is_input=True)
+                return
         self._scheduler.tokenized(task_id, [text.token_ids for text in done])
         for text in done:
             result.tokens += len(text.token_ids)

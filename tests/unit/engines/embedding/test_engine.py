@@ -50,7 +50,7 @@ class FakeWorker:
             raise TypeError("surrogates not allowed")
         self.clock.time_s += TEXT_S * len(texts)
         rows = [
-            [list(letters[at : at + LENGTH_MAX]) for at in range(0, len(letters), LENGTH_MAX)]
+            [list(letters[at : at + LENGTH_MAX]) for at in range(0, len(letters) or 1, LENGTH_MAX)]
             for letters in map(str.encode, texts)
         ]
         return [TokenizedText(first, others) for first, *others in rows]
@@ -180,6 +180,19 @@ def test_a_text_that_cannot_be_tokenised_fails_its_task_alone() -> None:
     assert terminal[2].is_input
     assert isinstance(terminal[1], Done)
     assert isinstance(terminal[3], Done)
+
+
+@pytest.mark.parametrize("texts", [["", "b"], ["b", ""]])
+def test_a_text_without_tokens_fails_its_task_alone_and_is_named(texts: list[str]) -> None:
+    """A model whose tokenizer adds no special tokens has nothing to pool of it."""
+    engine, _ = make()
+    admit(engine, 1, ["fine"])
+    admit(engine, 2, texts)
+    terminal, _ = run(engine)
+    assert isinstance(terminal[1], Done)
+    assert isinstance(terminal[2], Failed)
+    assert terminal[2].is_input
+    assert f"text {texts.index('')} has no tokens" in terminal[2].message
 
 
 def test_a_vector_that_is_not_finite_fails_its_task_alone() -> None:
