@@ -381,11 +381,17 @@ class EmbeddingEngine:
             result.text_of[index] = result.tokenized
 
     def _embed(self, batch: Sequence[Row]) -> None:
+        """Embed a batch; where that fails, embed each task's rows alone to find the culprit."""
         try:
             vectors = self._worker.embed([row.token_ids for row in batch])
         except Exception as error:
-            for task_id in dict.fromkeys(row.task_id for row in batch):
-                self._fail(task_id, f"embedding a batch of {len(batch)} texts failed: {error}")
+            task_ids = dict.fromkeys(row.task_id for row in batch)
+            if len(task_ids) == 1:
+                message = f"embedding a batch of {len(batch)} texts failed: {error}"
+                self._fail(batch[0].task_id, message)
+                return
+            for task_id in task_ids:
+                self._embed([row for row in batch if row.task_id == task_id])
             return
         finite = np.isfinite(vectors.sum(axis=1))
         for row, vector, is_finite in zip(batch, vectors, finite, strict=True):

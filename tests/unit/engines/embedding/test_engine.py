@@ -58,6 +58,8 @@ class FakeWorker:
     def embed(self, rows: Sequence[Sequence[int]]) -> np.ndarray:
         if self.fails:
             raise RuntimeError("device lost")
+        if any(bytes(row).startswith(b"unknown") for row in rows):
+            raise IndexError("index out of range")
         self.batches.append([len(row) for row in rows])
         self.clock.time_s += CALL_S + TOKEN_S * len(rows) * max(map(len, rows))
         return np.array([vector(bytes(row)) for row in rows], np.float32)
@@ -193,6 +195,17 @@ def test_a_text_without_tokens_fails_its_task_alone_and_is_named(texts: list[str
     assert isinstance(terminal[2], Failed)
     assert terminal[2].is_input
     assert f"text {texts.index('')} has no tokens" in terminal[2].message
+
+
+def test_a_row_that_cannot_be_embedded_fails_its_task_alone() -> None:
+    engine, _ = make()
+    for task_id, text in enumerate(["fine", "unknown", "also"], 1):
+        admit(engine, task_id, [text, "ok"])
+    terminal, _ = run(engine)
+    assert vectors_of(terminal[1]).values[0].tolist() == vector(b"fine")
+    assert vectors_of(terminal[3]).values[0].tolist() == vector(b"also")
+    assert isinstance(terminal[2], Failed)
+    assert "index out of range" in terminal[2].message
 
 
 def test_a_vector_that_is_not_finite_fails_its_task_alone() -> None:
