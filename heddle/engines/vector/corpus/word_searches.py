@@ -31,6 +31,8 @@ class WordSearches(OutsideSearches[RankedHits]):
                 break
             found = self._source.by_words(text, payload.topk, payload.scope, is_cancelled)
             count = len(found.chunk_ids)
+            if not count:  # of a corpus without vectors their length is 0
+                continue
             labels[row, :count] = found.chunk_ids
             distances[row, :count] = ((found.vectors - payload.queries[row]) ** 2).sum(axis=1)
         return RankedHits(labels, distances)

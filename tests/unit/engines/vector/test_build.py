@@ -5,8 +5,12 @@ import sys
 import numpy as np
 import pytest
 
+from heddle.core.commands import Admit
 from heddle.core.errors import ConfigError
-from heddle.core.frames import Progress
+from heddle.core.frames import Done, Progress
+from heddle.core.payloads import SearchPayload
+from heddle.core.primitives import PrimitiveKind
+from heddle.core.tasks import Identity, Task
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document
 from heddle.corpus.store import CorpusStore, EmbedderStamp
@@ -43,6 +47,24 @@ def test_what_decides_loads_no_faiss():
         "assert not {'faiss', 'torch', 'sqlite3'} & set(sys.modules), 'too much is loaded'"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_words_are_looked_for_in_a_corpus_without_vectors(tools, tmp_path):
+    CorpusStore.open(tmp_path, create=True).close()
+    engine, ends = build_engine("vector", 1, VectorSettings(tmp_path)), []
+    payload = SearchPayload(tools.clustered(2), 3, words=("harbour", "who"))
+    engine.apply(Admit(Task(1, PrimitiveKind.SEARCHING, Identity(1, "find"), payload), 0))
+
+    def has_ended():
+        ends.extend(e for e in engine.step(0.0, 1.0).events if not isinstance(e, Progress))
+        return bool(ends)
+
+    eventually(has_ended)
+    engine.close()
+    [done] = ends
+    assert isinstance(done, Done), done
+    assert (done.result.by_words.labels == -1).all()
+    assert done.result.by_words.labels.shape == (2, 3)
 
 
 def test_a_corpus_directory_is_served_filled_and_found_again(tools, tmp_path):
