@@ -209,8 +209,13 @@ class LanePool:
         if len(parts) > 1:
             self._begin_split(SplitTask(task, ticket.deadline_s, parts), None, now_s)
             return
+        try:
+            self.manager.hold(ticket)
+        except Busy as busy:
+            self._events.append(Failed(task.task_id, str(busy)))
+            self._wake()
+            return
         self._tasks[task.task_id] = PooledTask(task, payload.texts, ticket.deadline_s)
-        self.manager.hold(ticket)
         self._place(now_s)
 
     def _parts(self, payload: EmbedPayload) -> list[EmbedPayload]:

@@ -375,6 +375,24 @@ def test_too_many_waiting_tasks_fail_one_in_parts(
     assert rig.is_idle
 
 
+def test_too_many_waiting_tasks_fail_one_of_the_runtime_and_no_other(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_manager, "HELD_MAX", 1)
+    for task_id in range(1, LANES_TAKE + 2):
+        rig.admit(task_id, texts=STEP_TEXTS, priority=Priority.BULK)
+    assert rig.manager.held == 1
+    woken = rig.woken
+    rig.admit(99, texts=1)
+    assert rig.woken > woken
+    ends = {event.task_id: event for event in rig.run() if isinstance(event, TERMINAL)}
+    failed = ends.pop(99)
+    assert isinstance(failed, Failed)
+    assert "wait for a lane" in failed.message
+    assert [type(event) for event in ends.values()] == [Done] * (LANES_TAKE + 1)
+    assert rig.is_idle
+
+
 @pytest.mark.parametrize("texts", [1, 500])
 def test_what_waits_longer_than_its_time_ends(rig: Rig, texts: int) -> None:
     for task_id in range(1, LANES_TAKE + 1):
