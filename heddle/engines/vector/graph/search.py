@@ -38,11 +38,11 @@ class GraphSearch(RunningSearch):
         return self.priority, self.deadline_s
 
     def join(self, slots: list[int]) -> NDArray[np.float32]:
-        """Give the next rows a slot each and return their queries, [m, d]."""
+        """Give the next rows a slot each and return their queries, [m, d] float32."""
         first, last = self.rows_joined, self.rows_joined + len(slots)
         self.rows_of.update(zip(slots, range(first, last), strict=True))
         self.rows_joined = last
-        return self.payload.queries[first:last]
+        return self.payload.queries[first:last].astype(np.float32, copy=False)
 
     def take(self, slot: int, distances: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Take the k nearest that a slot's search has found so far, [k] each."""

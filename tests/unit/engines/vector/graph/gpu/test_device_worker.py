@@ -46,6 +46,18 @@ def alone(graph, query, topk, topm):
     return distances[0], labels[0]
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_queries_of_any_float_are_searched(graph, dtype):
+    engine = graph.engine(worker=ClockedWorker(on_device(graph), graph.tools.Clock()))
+    queries = graph.queries(2).astype(dtype)
+    identity = Identity(1, "search")
+    engine.apply(Admit(Task(1, PrimitiveKind.SEARCHING, identity, SearchPayload(queries, 5)), 0))
+    [done] = graph.tools.drain(engine)
+    assert isinstance(done, Done), done
+    for labels, query in zip(done.result.labels, queries.astype(np.float32), strict=True):
+        np.testing.assert_array_equal(labels, alone(graph, query, 5, 64)[1])
+
+
 def test_searches_of_an_engine_find_what_they_find_alone(graph):
     """They come one after another, with several numbers of candidates, and leave when they end."""
     engine = graph.engine(worker=ClockedWorker(on_device(graph), graph.tools.Clock()))
