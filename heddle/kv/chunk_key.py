@@ -1,14 +1,18 @@
 """Keys of chunk KV: a chain of digests for each prompt, and in which order to ask for them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
-from typing import NamedTuple
+from itertools import chain
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from heddle.core.kv_reuse import PrimedWith
 from heddle.kv.chunk_record import ChunkRecord, ChunkVariant, content_alias, digest_of
 from heddle.kv.token_bytes import token_bytes
 
 PUBLIC = ""
+NOTHING_REUSED: Final[Mapping[int, ChunkRecord]] = MappingProxyType({})
 PATHS_MAX = 64  # paths asked for one chunk: bounds a prompt of n chunks to 64 n digests
 
 
@@ -153,12 +157,23 @@ class PromptKeys:
         """Name raw KV computed right behind the prefix."""
         return self._record(index, self._canonical[index], base, self._owned, saw_others=False)
 
-    def approximate_record(self, index: int, base: int) -> ChunkRecord:
+    def approximate_record(
+        self, index: int, base: int, reused: Mapping[int, ChunkRecord] = NOTHING_REUSED
+    ) -> ChunkRecord:
         """Name raw KV that attended reused KV of the chunks before: found by its alias only.
 
-        Under a path it would pass for lossless, and the next prompt would build on it.
+        Under a path it would pass for lossless, and the next prompt would build on it. What the
+        reused KV has seen, such as a primed chunk's neighbours, it has seen as well.
+
+        Args:
+            index: of the chunk.
+            base: position of its first key [tokens].
+            reused: the entries that the prompt reuses, by their chunks' indices.
         """
-        return self._record(index, self._chunks[index], base, self._chunks, saw_others=True)
+        record = self._record(index, self._chunks[index], base, self._chunks, saw_others=True)
+        before = (one.sources for place, one in reused.items() if place < index)
+        sources = dict.fromkeys((*record.sources, *chain.from_iterable(before)))
+        return replace(record, sources=tuple(sources))
 
     def primed_record(
         self, index: int, base: int, neighbours: PrimedWith = PrimedWith.PRECEDING

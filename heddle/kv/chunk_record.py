@@ -39,8 +39,9 @@ class ChunkRecord:
         context: the digests of the other chunks that its values have seen: a primed entry's
             neighbours, or the chunks that stood before it. Empty means canonical: computed right
             after the prompt's prefix.
-        sources: the corpus's ids of all these chunks, its own too: what is deleted there is
-            forgotten here. Equal text may have several ids, so they tell no two records apart.
+        sources: the corpus's ids of all these chunks and its own, and of what the KV that was
+            reused for them had seen: what is deleted there is forgotten here. Equal text may have
+            several ids, so they tell no two records apart.
         attention: what its tokens looked at, where a prompt for Cache-Craft has computed it.
     """
 

@@ -174,6 +174,17 @@ def test_records_name_the_corpus_s_chunks_that_their_values_have_seen():
     assert twice.exact_record(1, 1).sources == (1,)
 
 
+def test_what_attended_reused_kv_names_what_that_has_seen():
+    keys, primed = keys_of([(1,), (2,), (3, 3)]), keys_of([(8,), (2,)])
+    behind = keys_of([(5,), (3, 3)])
+    reused = {1: primed.primed_record(1, 2), 2: behind.exact_record(1, 2)}
+    assert reused[1].sources == (2, 8)
+    record = keys.approximate_record(2, 5, reused)
+    assert record.sources == (6, 1, 2, 8), "its own old KV is not what it was computed on"
+    assert record.context == keys.chunks[:2]
+    assert keys.approximate_record(0, 5, reused).sources == (1,)
+
+
 def test_kv_behind_the_prefix_alone_is_asked_for_by_one_key():
     keys = keys_of([(1,), (2,)])
     assert keys.canonical_probe(1) == (keys.canonical_record(1, 0).key, HitKind.CANONICAL)

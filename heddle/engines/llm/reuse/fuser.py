@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol
 
 import numpy as np
@@ -257,7 +258,8 @@ class Fuser:
         else:
             kept = self.fuse(prompt, layout, keys, fetched, now_s, notes)
             self.guard.fused += bool(kept)
-            name = keys.approximate_record if kept else keys.exact_record
+            reused = {index: fetched[index].record for index in kept}
+            name = partial(keys.approximate_record, reused=reused) if kept else keys.exact_record
         wanted = self._worth_keeping(prompt, keys, found, saved_token_s)
         prompt.captures = tuple(
             Capture(chunk.start, chunk.stop, name(index, chunk.start))

@@ -382,3 +382,21 @@ def test_cancelled_at_any_moment_it_leaves_nothing(llama, serve, monkeypatch, st
     assert not serving.engine.has_work
     assert serving.held_pages == serving.pinned_chunks == 0
     serving.engine.check()
+
+
+def test_what_attended_primed_kv_is_forgotten_with_its_neighbours(llama, serve):
+    """A prompt's new chunk looks at reused KV, and so at what that has seen."""
+    serving = serve(llama)
+    first, primed, new, neighbour = (
+        Segment(tuple(prompt(20, seed)), SegmentRole.CHUNK, chunk_id=seed) for seed in range(1, 5)
+    )
+    prefix, question = Segment(tuple(PREFIX)), Segment(tuple(QUESTION))
+    serving.prime((prefix, neighbour))
+    serving.prime((prefix, neighbour, primed))
+    serving.ask((prefix, first, primed, new, question))
+    looked = (prefix, new, question)
+    serving.ask(looked)
+    assert next(reversed(serving.prefilled.values())).fused.chunks == {"alias": 1}
+    serving.store.forget([4])
+    serving.ask(looked)
+    assert next(reversed(serving.prefilled.values())).fused.chunks == {"miss": 1}
