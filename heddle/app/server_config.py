@@ -552,7 +552,7 @@ class ServerConfig:
     )
     kv_reuse_disk_bytes: int | None = setting(
         None,
-        "disk space for stored chunk KV, in the corpus directory",
+        "disk space for each model's stored chunk KV, in the corpus directory",
         details="0 = none is stored",
         group=REUSE,
         form="SIZE",

@@ -1,6 +1,7 @@
 """The disk tier of the chunk KV store: its folder in a corpus, and its budget."""
 
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -19,19 +20,21 @@ def chunk_kv_directory(work: Path) -> Path:
 
 def bytes_held(directory: Path) -> int:
     """Return what the files below a directory take; none are there where it isn't."""
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+    return sum(map(_size, directory.rglob("*")))
 
 
 def disk_bytes_max(config: ServerConfig) -> int:
-    """Return the disk tier's budget: as configured, else 1 GiB, or its present size if larger.
+    """Return each model's budget on disk: as configured, else 1 GiB, or the present size if larger.
 
-    A caller who names no budget thus keeps all that was primed under a larger one.
+    That is of the model that has most: a caller who names no budget keeps all that was primed
+    under a larger one. By the sum over the models, each could double what lies there.
     """
     if config.place is None:
         return 0
     if config.kv_reuse_disk_bytes is not None:
         return config.kv_reuse_disk_bytes
-    return max(DISK_BYTES_DEFAULT, bytes_held(chunk_kv_directory(config.place.work)))
+    models = chunk_kv_directory(config.place.work).glob("*")
+    return max((DISK_BYTES_DEFAULT, *map(bytes_held, models)))
 
 
 def check_room(config: ServerConfig, wanted_bytes: int) -> None:
@@ -72,6 +75,15 @@ def write_problem(directory: Path) -> str:
             return ""
     except OSError as error:
         return f"chunk KV can't be written to {directory}: {error}"
+
+
+def _size(path: Path) -> int:
+    """Return a file's bytes; 0 for a folder, and for what a running server has removed by now."""
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
 
 def readable_size(count: int) -> str:

@@ -22,8 +22,8 @@ def config(index: Path, disk: int | None = None) -> ServerConfig:
     return ServerConfig(index=index, kv_reuse_disk_bytes=disk)
 
 
-def hold(index: Path, count: int) -> None:
-    folder = chunk_kv_directory(index) / "model"
+def hold(index: Path, count: int, model: str = "model") -> None:
+    folder = chunk_kv_directory(index) / model
     folder.mkdir(parents=True)
     with (folder / "a.kv.safetensors").open("wb") as file:
         file.truncate(count)  # sparse: it takes no room
@@ -37,6 +37,23 @@ def test_by_default_it_is_a_gibibyte_or_what_is_there(tmp_path: Path):
     assert bytes_held(chunk_kv_directory(tmp_path)) == 3 << 30
     assert disk_bytes_max(config(tmp_path)) == 3 << 30
     assert disk_bytes_max(config(tmp_path, 1 << 20)) == 1 << 20
+
+
+def test_by_default_no_model_gets_the_room_of_all_models_together(tmp_path: Path):
+    """Else each would fill what both take, and get that much more at the next start."""
+    hold(tmp_path, 3 << 30, "one")
+    hold(tmp_path, 2 << 30, "another")
+    assert disk_bytes_max(config(tmp_path)) == 3 << 30
+
+
+def test_a_file_that_is_removed_meanwhile_takes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    hold(tmp_path, 3 << 20)
+    listed = list(chunk_kv_directory(tmp_path).rglob("*"))
+    gone = chunk_kv_directory(tmp_path) / "model" / "b.kv.safetensors"
+    monkeypatch.setattr(Path, "rglob", lambda _self, _pattern: iter([*listed, gone]))
+    assert bytes_held(chunk_kv_directory(tmp_path)) == 3 << 20
 
 
 def test_a_budget_that_is_too_small_names_the_setting(tmp_path: Path):
