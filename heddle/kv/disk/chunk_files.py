@@ -71,9 +71,13 @@ class ChunkFiles:
     def scan(self, known: Container[bytes]) -> Iterator[ChunkFile]:
         """Yield what the headers of files with unknown keys say, the newest first.
 
-        Unusable files are removed.
+        Unusable files are removed. What the disk refuses to read is logged and left out.
         """
-        paths = [path for path in self.folder.glob(f"*{SUFFIX}") if _key_of(path) not in known]
+        try:
+            paths = [path for path in self.folder.glob(f"*{SUFFIX}") if _key_of(path) not in known]
+        except OSError as error:
+            log.error("chunk KV in %s can't be listed: %s", self.folder, error)
+            return
         for path in sorted(paths, key=_age, reverse=True):
             try:
                 yield self._described(path)
@@ -239,7 +243,8 @@ def _key_of(path: Path) -> bytes:
 
 
 def _age(path: Path) -> float:
+    """Return when a file was written [s]; 0 where the disk doesn't say: it is looked at last."""
     try:
         return path.stat().st_mtime
-    except FileNotFoundError:
+    except OSError:
         return 0.0

@@ -57,6 +57,6 @@ class CorpusChunkStore(ChunkStore):
         revision = self._log.revision
         if revision != self._revision:
             gone = self._log.deleted(self._revision)
-            self._revision = revision
             if len(gone):
                 self.forget(gone.tolist())
+            self._revision = revision  # last: what an error has left is forgotten the next time

@@ -243,3 +243,14 @@ def test_removing_is_quiet_about_what_is_gone_and_loud_about_what_stays(
     assert [r.levelno for r in caplog.records] == [logging.ERROR]
     files.remove([chunk.record.key])
     assert scan(files) == []
+
+
+def test_a_folder_that_can_not_be_listed_says_so(tmp_path, monkeypatch, caplog):
+    files = written(tmp_path, stored())
+
+    def refusing(_path, _pattern):
+        raise OSError("Stale file handle")
+
+    monkeypatch.setattr(Path, "glob", refusing)
+    assert list(files.scan(known=())) == []
+    assert "can't be listed: Stale file handle" in caplog.text

@@ -1,5 +1,8 @@
 """Chunk KV beside a corpus: what is deleted there is gone here, before anyone uses it."""
 
+import errno
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -200,3 +203,39 @@ def test_what_was_deleted_while_the_corpus_was_away_is_not_found_when_it_is_back
     raised(store, clock)
     clock.time_s += REST_S
     assert look(store, 7, clock.now_s()) is None
+
+
+def unknown_file(folder):
+    """Put a file that no store has written into a store's folder."""
+    [model] = folder.iterdir()
+    (model / f"{bytes(32).hex()}.kv.safetensors").touch()
+
+
+def test_a_file_that_the_disk_does_not_tell_of_keeps_nothing_from_being_forgotten(
+    corpus, opened, tmp_path, monkeypatch
+):
+    chunk = add(corpus, "gone")
+    store, stat = opened(), Path.stat
+    store.put(entry_of(keys_of(chunk).canonical_record(0, 2)), 0.0)
+    unknown_file(tmp_path / "kv")
+
+    def failing(path, **options):
+        if path.name.startswith(bytes(32).hex()):
+            raise OSError(errno.EIO, "Input/output error")
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", failing)
+    corpus.documents.delete_document("gone")
+    assert look(store, chunk, 1.0) is None
+
+
+def test_what_an_error_has_left_is_forgotten_the_next_time(corpus, opened, tmp_path, monkeypatch):
+    chunk = add(corpus, "gone")
+    store = opened()
+    store.put(entry_of(keys_of(chunk).canonical_record(0, 2)), 0.0)
+    corpus.documents.delete_document("gone")
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "refresh", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            look(store, chunk, 1.0)
+    assert look(store, chunk, 2.0) is None
