@@ -24,7 +24,8 @@ def chosen_ratio(
 ) -> RatioChoice:
     """Return the ratio asked for, or the largest with which the prompt is in before its time.
 
-    Where finding out what to compute would take as long as computing all of it, it is 1.
+    Where finding out what to compute would take as long as computing all of it, it is 1. Full reuse
+    computes nothing anew below 1: there it is 0.
 
     Args:
         prompt: as it gets its seat.
@@ -34,6 +35,8 @@ def chosen_ratio(
     """
     asked = prompt.options.ratio
     ratio = _in_time(prompt, left_s, costs, step_tokens) if asked == AUTO else float(asked)
+    if prompt.options.policy is ReusePolicy.FULL_REUSE and ratio < 1.0:
+        return RatioChoice(0.0)  # it computes nothing anew, whichever share is named
     if ratio == 1.0 or not _saves_nothing(prompt, ratio):
         return RatioChoice(ratio)
     return RatioChoice(

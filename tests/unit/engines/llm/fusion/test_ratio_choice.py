@@ -39,6 +39,11 @@ def test_a_fixed_ratio_stays():
     assert choice_of(prompt_of(ratio=0.4), 0.0) == RatioChoice(0.4)
 
 
+@pytest.mark.parametrize(("asked", "ratio"), [(0.15, 0.0), (AUTO, 0.0), (1.0, 1.0)])
+def test_full_reuse_computes_no_share_but_all(asked, ratio):
+    assert choice_of(prompt_of(ReusePolicy.FULL_REUSE, asked)).ratio == ratio
+
+
 def test_without_a_deadline_it_is_the_default():
     assert ratio_in(math.inf) == KvReuse().ratio
 
