@@ -162,9 +162,23 @@ class DiskTier:
         return files
 
     def _take_in_all(self, files: ChunkFiles, known: Container[bytes]) -> tuple[bytes, ...]:
-        """Take in the files that are new here; return the keys of those that exceed the budget."""
-        found = files.scan(known)
-        return tuple(file.record.key for file in found if not self._take_in(files, file))
+        """Take in the files that are new here; return the keys of those that exceed the budget.
+
+        The newest have room first. They are taken in last, for of equally cold entries the one
+        that came first leaves first.
+        """
+        with self._lock:
+            left = self._bytes_max - self._directory.disk.bytes_used
+        fitting: list[ChunkFile] = []
+        excess: list[bytes] = []
+        for file in files.scan(known):
+            if file.file_bytes <= left:
+                left -= file.file_bytes
+                fitting.append(file)
+            else:
+                excess.append(file.record.key)
+        refused = (file for file in reversed(fitting) if not self._take_in(files, file))
+        return (*excess, *(file.record.key for file in refused))
 
     def _take_in(self, files: ChunkFiles, file: ChunkFile) -> bool:
         """Know a file from now on, unless it is gone already; False: the budget has no room."""

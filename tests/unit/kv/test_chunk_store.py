@@ -478,6 +478,18 @@ def test_the_disk_budget_holds_and_the_coldest_files_go(tmp_path):
         assert not any(key(0).hex() in path.name for path in files_in(tmp_path))
 
 
+def test_after_a_restart_the_oldest_files_go_first(tmp_path):
+    filled(tmp_path, 1, 2, 3)
+    for age, chunk in enumerate((3, 1, 2)):
+        [path] = (path for path in files_in(tmp_path) if key(chunk).hex() in path.name)
+        os.utime(path, (1e9 - age, 1e9 - age))
+    held = sum(path.stat().st_size for path in files_in(tmp_path))
+    with opened(tmp_path, disk_bytes_max=held) as store:
+        store.put(canonical(4), 0.0)
+        store.flush()
+        assert {chunk for chunk in range(1, 5) if key(chunk) in store} == {1, 3, 4}
+
+
 def test_a_smaller_budget_after_a_restart_removes_the_excess(tmp_path, caplog):
     filled(tmp_path, 1, 2, 3)
     with opened(tmp_path, disk_bytes_max=FILE_BYTES) as store:
