@@ -53,6 +53,8 @@ class ChunkStoreSettings:
         host_bytes_max: host memory for entries; what waits to be written is bounded apart.
         directory: where the disk tier lies; None = there is none.
         disk_bytes_max: what its files may take.
+        removes_excess: when it opens, the oldest files beyond `disk_bytes_max` are removed; else
+            they are left to other processes, which may have written them a moment ago.
         half_life_s: after which a use counts half.
         loads_max: loads that a prompt waits for and that `completed` has not handed out; each holds
             its KV. Others are bounded by the bytes that they hold (`LoadsAhead`).
@@ -71,6 +73,7 @@ class ChunkStoreSettings:
     write_queue_bytes_max: int = 256 << 20
     load_bytes_per_s: float | None = None
     pins_host_memory: bool = False
+    removes_excess: bool = True
 
     def __post_init__(self) -> None:
         for name in ("host_bytes_max", "half_life_s", "loader_threads", "loads_max"):
@@ -158,12 +161,7 @@ class ChunkStore:
     Source: FusionRAG §4.1 (Alternative Path), §4.2 (asynchronous KVCache scheduler).
     """
 
-    def __init__(
-        self,
-        settings: ChunkStoreSettings,
-        fingerprint: str,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, settings: ChunkStoreSettings, fingerprint: str, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
         self._wake: Callable[[], None] = _no_subscriber
@@ -184,6 +182,7 @@ class ChunkStore:
             self._lock,
             settings.disk_bytes_max,
             settings.write_queue_bytes_max,
+            removes_excess=settings.removes_excess,
         )
         self._loader: ChunkLoader[Ticket, _Read] = ChunkLoader(
             self._read, self._end_load, clock, settings.loader_threads, settings.load_bytes_per_s

@@ -174,6 +174,8 @@ def _llm(plan: ServerPlan, model: Path, name: str, role: LaneRole, threads: int)
         corpus=place,
         chunk_kv_dir=None if place is None else chunk_kv_directory(place.work),
         chunk_kv_disk_bytes=disk_bytes_max(config) if keeps_chunks else 0,
+        # By default the budget is what lay there a moment ago: what came since is another server's.
+        chunk_kv_removes_excess=config.kv_reuse_disk_bytes is not None,
         packs_weights=plan.packs_weights and role.decodes,
         threads=threads,
         device_kv_share=_device_kv_share(plan),

@@ -62,7 +62,8 @@ class LlmSettings:
     prompt comes first. `threads` 0 leaves torch's setting as it is. `chunk_kv_bytes` of host memory
     keep the KV of retrieved chunks for reuse, 0 = none, as `chunk_kv_encoding` says;
     `chunk_kv_disk_bytes` more lie in `chunk_kv_dir`, which benchmarks read at
-    `chunk_kv_bytes_per_s` (None = as fast as it is). What is deleted from `corpus` is forgotten. On
+    `chunk_kv_bytes_per_s` (None = as fast as it is); with `chunk_kv_removes_excess` files beyond
+    that are removed at the start. What is deleted from `corpus` is forgotten. On
     an accelerator, KV pages take `device_kv_share` of the memory that the weights leave free there,
     if that is more than `kv_bytes`. `weights` int8 brings them onto a grid of 8 bits, on a CPU
     (ADR 47); then `packs_weights` says nothing.
@@ -85,6 +86,7 @@ class LlmSettings:
     corpus: CorpusPlace | None = None
     chunk_kv_dir: Path | None = None
     chunk_kv_disk_bytes: int = 0
+    chunk_kv_removes_excess: bool = True
     chunk_kv_bytes_per_s: float | None = None
     background_step_s: float = BACKGROUND_STEP_S
     order: CallOrder = SHORTEST_FIRST
@@ -310,6 +312,7 @@ def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device"
         settings.chunk_kv_encoding,
         load_bytes_per_s=settings.chunk_kv_bytes_per_s,
         pins_host_memory=device.type == "cuda",
+        removes_excess=settings.chunk_kv_removes_excess,
     )
     if settings.corpus is None:
         return ChunkStore(store_settings, fingerprint, WorkerClock())

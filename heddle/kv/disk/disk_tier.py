@@ -30,6 +30,7 @@ class DiskTier:
             forgotten doesn't come back; none is read or written under it.
         bytes_max: what the files may take.
         queue_bytes_max: entries that wait to be written.
+        removes_excess: files beyond `bytes_max` are removed when it opens, and not only left aside.
 
     Mutates: what the directory knows of the disk. `problem` says why nothing is written, None
         while entries are; `unwritten` counts those that the disk didn't take.
@@ -42,12 +43,15 @@ class DiskTier:
         lock: threading.Lock,
         bytes_max: int,
         queue_bytes_max: int,
+        *,
+        removes_excess: bool,
     ) -> None:
         self.problem: str | None = "chunk KV has no disk tier: set kv_reuse_disk_bytes"
         self.unwritten = 0
         self._directory = directory
         self._lock = lock
         self._bytes_max = bytes_max
+        self._removes_excess = removes_excess
         self._wake: Callable[[], None] = _no_subscriber
         self._retry_s: float | None = None  # when a disk that has failed may be tried again
         self._files = None if files is None else self._opened(files)
@@ -157,8 +161,9 @@ class DiskTier:
             log.error("%s", self.problem)
         excess = self._take_in_all(files, known=())
         if excess:
-            log.warning("%d files of chunk KV exceed disk_bytes_max: removed", len(excess))
-            files.remove(excess)
+            end = "removed" if self._removes_excess else "not used here"
+            log.warning("%d files of chunk KV exceed disk_bytes_max: %s", len(excess), end)
+            files.remove(excess if self._removes_excess else ())
         return files
 
     def _take_in_all(self, files: ChunkFiles, known: Container[bytes]) -> tuple[bytes, ...]:

@@ -494,7 +494,15 @@ def test_a_smaller_budget_after_a_restart_removes_the_excess(tmp_path, caplog):
     filled(tmp_path, 1, 2, 3)
     with opened(tmp_path, disk_bytes_max=FILE_BYTES) as store:
         assert store.stats().entries == len(files_in(tmp_path)) == 1
-    assert "2 files of chunk KV exceed disk_bytes_max" in caplog.text
+    assert "2 files of chunk KV exceed disk_bytes_max: removed" in caplog.text
+
+
+def test_what_another_process_wrote_meanwhile_is_left_where_no_budget_is_named(tmp_path, caplog):
+    filled(tmp_path, 1, 2, 3)
+    with opened(tmp_path, disk_bytes_max=FILE_BYTES, removes_excess=False) as store:
+        assert store.stats().entries == 1
+        assert len(files_in(tmp_path)) == 3
+    assert "2 files of chunk KV exceed disk_bytes_max: not used here" in caplog.text
 
 
 @pytest.mark.parametrize("changed", ["neighbours", "place", "form"])

@@ -41,6 +41,14 @@ def test_the_limits_of_the_model_reach_its_lane(model: Path):
     assert (settings.context_tokens_max, settings.kv_bytes) == (2047, 5 << 20)
 
 
+@pytest.mark.parametrize(("budget", "removes"), [(None, False), (1 << 30, True)])
+def test_only_a_budget_that_is_named_removes_stored_kv(
+    model: Path, budget: int | None, removes: bool
+):
+    (lane,) = lanes_of(ServerConfig(generator=model, kv_reuse_disk_bytes=budget), machine())
+    assert lane.engines[0].settings.chunk_kv_removes_excess is removes
+
+
 @pytest.mark.parametrize("gpus", [(), ("Test GPU",)])
 def test_a_lane_that_loads_more_may_take_longer_to_start(model: Path, gpus: tuple[str, ...]):
     plan = plan_server(ServerConfig(generator=model), None, machine(gpus=gpus))
