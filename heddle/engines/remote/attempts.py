@@ -78,11 +78,12 @@ class Attempts(Generic[A]):
     async def _next_server(self) -> Endpoint[A]:
         """Return the server to ask, once it may be asked."""
         now_s = self.clock.now_s()
-        server = self.endpoints.choose(now_s, self._tried)
+        left_s = max(0.0, self.deadline_s - now_s)
+        is_last = self.tries + 1 >= self.tries_max
+        server = self.endpoints.choose(now_s, self._tried, left_s=left_s, is_last=is_last)
         wait_s = server.busy_until_s - now_s
         if wait_s <= 0 and server in self._tried:
             wait_s = PAUSE_S * (1 << (self.tries - 1))
-        left_s = max(0.0, self.deadline_s - now_s)
         if wait_s > left_s:
             raise RemoteProblem(
                 Trouble.BUSY,

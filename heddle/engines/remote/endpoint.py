@@ -1,6 +1,7 @@
 """One server of several that run the same model, and the choice among them."""
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
@@ -84,20 +85,33 @@ class Endpoints(Generic[A]):
 
     all: Sequence[Endpoint[A]]
 
-    def choose(self, now_s: float, tried: Sequence[Endpoint[A]] = ()) -> Endpoint[A]:
+    def choose(
+        self,
+        now_s: float,
+        tried: Sequence[Endpoint[A]] = (),
+        *,
+        left_s: float = math.inf,
+        is_last: bool = False,
+    ) -> Endpoint[A]:
         """Return the server to ask: one that can take requests, is up, and has the least to do.
 
-        One that has failed this request already comes last among equals.
+        One that has failed this request already comes last among equals. The last try is not for
+        such a one while it is down, where another server is only busy and wants requests in time.
+
+        Args:
+            now_s: the time, on the clock of the servers' pauses [s].
+            tried: servers that have failed this request.
+            left_s: until the request's deadline [s].
+            is_last: whether no further try follows.
         """
-        return min(
-            self.all,
-            key=lambda one: (
-                max(0.0, one.busy_until_s - now_s),
-                one.down_until_s > now_s,
-                one in tried,
-                one.in_flight,
-            ),
-        )
+
+        def rank(one: Endpoint[A]) -> tuple[bool, bool, float, bool, bool, int]:
+            wait_s = max(0.0, one.busy_until_s - now_s)
+            is_down, has_failed = one.down_until_s > now_s, one in tried
+            in_vain = is_last and is_down and has_failed
+            return wait_s > left_s, in_vain, wait_s, is_down, has_failed, one.in_flight
+
+        return min(self.all, key=rank)
 
     def notes(self) -> tuple[str, ...]:
         """Return which servers are down, in words."""

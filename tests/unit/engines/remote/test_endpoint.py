@@ -76,3 +76,14 @@ def test_one_that_has_failed_this_request_comes_last_among_equals() -> None:
     first, second = servers(2)
     assert Endpoints([first, second]).choose(0.0) is first
     assert Endpoints([first, second]).choose(0.0, [first]) is second
+
+
+def test_the_last_try_waits_for_one_that_is_busy_and_not_for_one_that_has_failed() -> None:
+    gone, busy = servers(2)
+    both = Endpoints([gone, busy])
+    gone.failed(RemoteProblem(Trouble.ABSENT, "can't be reached"), 0.0)
+    busy.failed(RemoteProblem(Trouble.BUSY, "is too busy", retry_after_s=2.0), 0.0)
+    assert both.choose(0.1, [gone]) is gone, "a connection that was cut once is soon made again"
+    assert both.choose(0.1, [gone], is_last=True) is busy
+    assert both.choose(0.1, [gone], is_last=True, left_s=1.0) is gone
+    assert both.choose(0.1, is_last=True) is gone, "this request has not tried it"

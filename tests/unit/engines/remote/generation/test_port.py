@@ -415,6 +415,16 @@ def test_another_server_answers_for_one_that_is_busy(connect: Connect, fake: Fak
         assert (len(busy.generations), len(fake.generations)) == (1, 3)
 
 
+def test_a_busy_server_is_waited_for_where_the_other_is_not_there(
+    connect: Connect, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "PAUSE_S", 0.01)
+    with FakeEndpoint() as gone:
+        url = gone.url
+    fake.replies.append(plain(429, "", "Retry-After: 0.1\r\n"))
+    assert connect(fake, urls=[url]).ask().text == "Ada keeps it."
+
+
 def test_silence_in_mid_answer_ends_it(
     connect: Connect, fake: FakeEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
