@@ -32,8 +32,8 @@ def problem_of(response: Response, call: str, key: Secret) -> RemoteProblem:
         key: that was sent.
     """
     status = response.status
-    text = response.body[:SHOWN_CHARS_MAX].decode("utf-8", "replace")
-    log.debug("%s answered %d: %s", call, status, key.redacted(text))
+    text = key.redacted(response.body.decode("utf-8", "replace"))  # whole: a cut key is no match
+    log.debug("%s answered %d: %s", call, status, text[:SHOWN_CHARS_MAX])
     error = _error_of(response.body)
     code = error.get("code")
     if 300 <= status < 400:

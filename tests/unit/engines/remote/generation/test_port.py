@@ -24,6 +24,7 @@ from heddle.engines.remote.generation.port import RemoteGenerator
 from heddle.engines.remote.generation.prompt_text import TextPrompts
 from heddle.engines.remote.http.client import HttpClient
 from heddle.engines.remote.http.event_reader import EVENT_BYTES_MAX
+from heddle.engines.remote.refusal import SHOWN_CHARS_MAX
 from heddle.engines.remote.secret import Secret
 from heddle.runtime.clock import SystemClock
 from tests.helpers.fake_endpoint import (
@@ -343,6 +344,17 @@ def test_the_other_sides_words_are_logged_at_debug_without_the_key(
         connect(fake).fail()
     assert "own words" in caplog.text
     assert "secret" not in caplog.text
+
+
+def test_a_key_at_the_end_of_what_is_logged_is_hidden_whole(
+    connect: Connect, fake: FakeEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    begin = "x" * (SHOWN_CHARS_MAX - len(KEY.value) // 2)
+    fake.replies.append(plain(403, f"{begin}{KEY.value}", kind="text/plain"))
+    with caplog.at_level(logging.DEBUG, logger="heddle"):
+        connect(fake).fail()
+    assert begin in caplog.text
+    assert KEY.value[:4] not in caplog.text
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429])
