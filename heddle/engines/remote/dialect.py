@@ -1,5 +1,6 @@
 """The two ways to ask for text: as a chat, or as a text to go on with."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -20,6 +21,7 @@ class Dialect(Enum):
 
 MAX_TOKENS: Final = "max_tokens"
 RESPONSE_FORMAT: Final = "response_format"
+TOOL_CALLS: Final = "tool_calls"
 MAX_COMPLETION_TOKENS: Final = "max_completion_tokens"
 # What a request can do without: no answer depends on it, or the receipt says so.
 EXTRAS: Final = frozenset({"stream_options", "seed", "top_k", "priority", "cache_salt"})
@@ -83,7 +85,7 @@ class Prompt:
         turns = self.turns or (ChatTurn(USER, self.text),)
         if self.system and turns[0].role != SYSTEM:
             turns = (ChatTurn(SYSTEM, self.system), *turns)
-        return [{**turn.fields, "role": turn.role, "content": turn.content} for turn in turns]
+        return [_message(turn) for turn in turns]
 
     def misfit(self, dialect: Dialect) -> str:
         """Return why a server of this dialect can't be asked for it; "" = it can."""
@@ -92,6 +94,25 @@ class Prompt:
         if self.is_bare and dialect is Dialect.CHAT:
             return "answers chats, and goes on with no text: send it messages"
         return ""
+
+
+def _message(turn: ChatTurn) -> dict[str, object]:
+    message = {**turn.fields, "role": turn.role, "content": turn.content}
+    calls = turn.fields.get(TOOL_CALLS)
+    if isinstance(calls, list):
+        message[TOOL_CALLS] = [_call(one) for one in calls]
+    return message
+
+
+def _call(call: object) -> object:
+    """Return a tool call with its arguments as text, as the API has them: a turn has an object."""
+    function = call.get("function") if isinstance(call, Mapping) else None
+    if not isinstance(call, Mapping) or not isinstance(function, Mapping):
+        return call
+    arguments = function.get("arguments")
+    if not isinstance(arguments, Mapping):
+        return call
+    return {**call, "function": {**function, "arguments": json.dumps(arguments)}}
 
 
 def request_body(

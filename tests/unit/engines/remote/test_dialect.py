@@ -2,6 +2,7 @@
 
 import pytest
 
+from heddle.app.chat.messages import chat_turns
 from heddle.core.payloads import PrefillPayload, Sampling
 from heddle.core.prompts.chat_turns import BareText, ChatTurn, ChatTurns
 from heddle.core.prompts.constraint import Constraint
@@ -58,6 +59,21 @@ def test_a_conversation_is_sent_as_it_is_and_a_bare_text_without_a_chat() -> Non
     assert "send it messages" in text.misfit(Dialect.CHAT)
     assert "one text" in chat.misfit(Dialect.COMPLETIONS)
     assert not text.misfit(Dialect.COMPLETIONS) + chat.misfit(Dialect.CHAT)
+
+
+def test_an_earlier_call_of_a_tool_is_sent_in_the_form_in_which_it_came() -> None:
+    function = {"name": "look", "arguments": '{"year": 1872}'}
+    messages = [
+        {"role": "user", "content": "Who?"},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"id": "1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "content": "Ada", "tool_call_id": "1"},
+    ]
+    prompt = Prompt("", turns=chat_turns(messages).turns)
+    assert request_body(prompt, Sampling(), Abilities("m"))["messages"] == messages
 
 
 def test_a_completion_has_it_as_text() -> None:
