@@ -35,7 +35,7 @@ def may_stand_in(owner: BaseChatModel | BaseRetriever) -> None:
     """Let a run have Heddle answer in an object's place; everywhere else it stays as it was.
 
     Of a model its temperature, top_p, seed, max_tokens and stop go along, of a vector store's
-    retriever its `k` and `filter`.
+    retriever its `k` and `filter`, unless the stand-in was given another.
 
     Mutates: the object's class, which becomes one below its own, of the same name.
 
@@ -91,8 +91,8 @@ def _model_class(kind: Any) -> Any:
                 own = super()._generate
                 found: ChatResult = own(messages, stop=stop, **_managed(own, run_manager), **kwargs)
                 return found
-            given, form = _asked(self, kwargs)
-            result = target._generate(messages, _stop(self, stop), run_manager, **given)
+            given, form = _asked(self, target, kwargs)
+            result = target._generate(messages, _stop(self, target, stop), run_manager, **given)
             return _parsed(result, form)
 
         async def _agenerate(
@@ -109,8 +109,10 @@ def _model_class(kind: Any) -> Any:
                     messages, stop=stop, **_managed(own, run_manager), **kwargs
                 )
                 return found
-            given, form = _asked(self, kwargs)
-            result = await target._agenerate(messages, _stop(self, stop), run_manager, **given)
+            given, form = _asked(self, target, kwargs)
+            result = await target._agenerate(
+                messages, _stop(self, target, stop), run_manager, **given
+            )
             return _parsed(result, form)
 
         def _stream(
@@ -124,9 +126,9 @@ def _model_class(kind: Any) -> Any:
             if target is None:
                 yield from super()._stream(messages, stop=stop, **_given(run_manager), **kwargs)
                 return
-            given, form = _asked(self, kwargs)
+            given, form = _asked(self, target, kwargs)
             written = Written(form)
-            for chunk in target._stream(messages, _stop(self, stop), run_manager, **given):
+            for chunk in target._stream(messages, _stop(self, target, stop), run_manager, **given):
                 yield written.taken(chunk)
 
         async def _astream(
@@ -142,8 +144,8 @@ def _model_class(kind: Any) -> Any:
                 async for chunk in theirs:
                     yield chunk
                 return
-            given, form = _asked(self, kwargs)
-            written, own_stop = Written(form), _stop(self, stop)
+            given, form = _asked(self, target, kwargs)
+            written, own_stop = Written(form), _stop(self, target, stop)
             async for chunk in target._astream(messages, own_stop, run_manager, **given):
                 yield written.taken(chunk)
 
@@ -168,7 +170,7 @@ def _retriever_class(kind: Any) -> Any:
                 taken = kwargs if kind._expects_other_args else {}
                 found: list[Document] = own(query, **_managed(own, run_manager), **taken)
                 return found
-            given = {**_searching(self), **kwargs}
+            given = {**_searching(self, target), **kwargs}
             return target._get_relevant_documents(query, run_manager=run_manager, **given)
 
         async def _aget_relevant_documents(
@@ -184,7 +186,7 @@ def _retriever_class(kind: Any) -> Any:
                 taken = kwargs if kind._expects_other_args else {}
                 found: list[Document] = await own(query, **_managed(own, run_manager), **taken)
                 return found
-            given = {**_searching(self), **kwargs}
+            given = {**_searching(self, target), **kwargs}
             return await target._aget_relevant_documents(query, run_manager=run_manager, **given)
 
     return _named_as(Redirected, kind)
@@ -220,10 +222,11 @@ def _named_as(below: Any, kind: Any) -> Any:
 
 
 def _asked(
-    model: BaseChatModel, kwargs: dict[str, Any]
+    model: BaseChatModel, target: ChatHeddle, kwargs: dict[str, Any]
 ) -> tuple[dict[str, Any], type[BaseModel] | None]:
     """Return what a call says with OpenAI's names, and the class that its answer is read as."""
-    own = {name: getattr(model, name, None) for name in OWN_FIELDS}
+    fields = (name for name in OWN_FIELDS if name not in target.model_fields_set)
+    own = {name: getattr(model, name, None) for name in fields}
     given = {**{n: v for n, v in own.items() if v is not None}, **kwargs}
     form = given.get("response_format")
     if not (isinstance(form, type) and issubclass(form, BaseModel)):
@@ -232,9 +235,12 @@ def _asked(
     return given, form
 
 
-def _stop(model: BaseChatModel, stop: list[str] | None) -> list[str] | None:
+def _stop(model: BaseChatModel, target: ChatHeddle, stop: list[str] | None) -> list[str] | None:
+    """Return a call's own stops, those that its stand-in was given, or those of the model."""
+    if stop or "stop" in target.model_fields_set:
+        return stop
     own = getattr(model, "stop", None) or getattr(model, "stop_sequences", None)
-    return stop or ([own] if isinstance(own, str) else own)
+    return [own] if isinstance(own, str) else own
 
 
 def _parsed(result: ChatResult, form: type[BaseModel] | None) -> ChatResult:
@@ -271,10 +277,12 @@ class Written:
         return chunk
 
 
-def _searching(retriever: BaseRetriever) -> dict[str, Any]:
-    """Return what a vector store's retriever would search with."""
+def _searching(retriever: BaseRetriever, target: HeddleRetriever) -> dict[str, Any]:
+    """Return what a vector store's retriever would search with, where its stand-in doesn't say."""
     if not isinstance(retriever, VectorStoreRetriever):
         return {}
     own: dict[str, Any] = retriever.search_kwargs
-    filters = {"filter": own["filter"]} if own.get("filter") else {}
-    return {"k": own.get("k", DEFAULT_K), **filters}
+    given = target.model_fields_set
+    count = {} if "k" in given else {"k": own.get("k", DEFAULT_K)}
+    filters = {"filter": own["filter"]} if own.get("filter") and "where" not in given else {}
+    return {**count, **filters}

@@ -256,6 +256,43 @@ def test_models_and_retrievers_of_others_are_replaced_within_runs_alone(engine):
     assert again.invoke({"question": "when"})["documents"][0].page_content == "their own passage"
 
 
+class Tuned(FakeListChatModel):
+    """A model with settings, as clients of servers have them."""
+
+    temperature: float = 0.7
+    max_tokens: int = 300
+    stop: str = "THEIRS"
+
+
+def test_what_a_stand_in_was_given_comes_before_what_it_stands_for_and_a_call_before_both(engine):
+    store = InMemoryVectorStore(HeddleEmbeddings(engine=engine))
+    retriever = store.as_retriever(search_kwargs={"k": 1, "filter": {"lang": "de"}})
+    program_of_others = program(Tuned(responses=["theirs"]), retriever).compile()
+
+    def asked(model: ChatHeddle, searcher: HeddleRetriever) -> tuple[SearchCall, ChatCall]:
+        engine.calls.clear()
+        wrap(program_of_others, model=model, retriever=searcher).invoke({"question": "when"})
+        [(search, _), (chat, _)] = engine.calls
+        return search, chat
+
+    plain = ChatHeddle(engine=engine), HeddleRetriever(engine=engine)
+    search, chat = asked(*plain)
+    assert (search.topk, search.where) == (1, {"lang": "de"})
+    assert (chat.temperature, chat.max_tokens, chat.stop) == (0.7, 300, ("THEIRS",))
+    own = ChatHeddle(engine=engine, temperature=0, stop=["OURS"])
+    search, chat = asked(own, HeddleRetriever(engine=engine, k=7, where={"lang": "en"}))
+    assert (search.topk, search.where) == (7, {"lang": "en"})
+    assert (chat.temperature, chat.max_tokens, chat.stop) == (0, 300, ("OURS",))
+
+    def find(state: State) -> State:
+        return {"documents": retriever.invoke(state["question"], k=3)}
+
+    builder = StateGraph(State).add_node("find", find).add_edge(START, "find")
+    engine.calls.clear()
+    wrap(builder.compile(), retriever=HeddleRetriever(engine=engine, k=7)).invoke({"question": "x"})
+    assert engine.calls[0][0].topk == 3
+
+
 class Year(BaseModel):
     year: int
 
