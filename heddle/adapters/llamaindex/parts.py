@@ -143,6 +143,8 @@ def _writing_as(own: LLM, engine: Engine) -> HeddleLLM:
     others = getattr(own, "additional_kwargs", None) or {}
     given = {name: getattr(own, name, None) for name in WRITING}
     known = {name: others.get(name) if one is None else one for name, one in given.items()}
+    if isinstance(known["stop"], str):  # OpenAI takes one text as well
+        known["stop"] = [known["stop"]]
     asked = {name: one for name, one in known.items() if one is not None}
     return HeddleLLM(engine=engine, context_window=own.metadata.context_window, **asked)
 

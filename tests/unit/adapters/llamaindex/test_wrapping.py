@@ -87,14 +87,15 @@ def test_callbacks_see_a_query_and_its_parts_as_without_heddle(is_async):
 
 def test_heddle_writes_as_the_model_in_whose_place_it_stands():
     engine = ScriptedEngine()
+    others = {"seed": 3, "stop": "END"}
     given = OpenAILike(
-        model="m", temperature=0.0, max_tokens=7, additional_kwargs={"seed": 3}, context_window=900
+        model="m", temperature=0.0, max_tokens=7, additional_kwargs=others, context_window=900
     )
     index = SimpleKeywordTableIndex.from_documents([Document(text="own words")], llm=MockLLM())
     wrapped = heddle.wrap(index.as_query_engine(llm=given), engine, model=True)
     wrapped.query("own words?")
     [(call, _)] = engine.calls
-    assert (call.max_tokens, call.temperature, call.seed) == (7, 0.0, 3)
+    assert (call.max_tokens, call.temperature, call.seed, call.stop) == (7, 0.0, 3, ("END",))
     assert wrapped._response_synthesizer._llm.metadata.context_window == 900
 
 
