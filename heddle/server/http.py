@@ -256,8 +256,13 @@ def create_app(
 
     @app.get("/v1/workflows", response_model=None)
     async def names() -> Response:
-        """Return the names of the workflows, as `workflows`."""
-        return _reply(200, {"workflows": list(workflows)})
+        """Return the names of the workflows, as `workflows`.
+
+        `default` is the one of requests that name none; null = it isn't served.
+        """
+        default = server.config.default_workflow
+        named = default if default in workflows else None
+        return _reply(200, {"workflows": list(workflows), "default": named})
 
     @app.get("/health", response_model=None, responses=_NOT_READY)
     async def health() -> Response:

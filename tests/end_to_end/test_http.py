@@ -96,7 +96,8 @@ def test_a_prompt_that_no_tokenising_could_fit(client: httpx.Client):
 
 def test_health_and_names(client: httpx.Client):
     assert client.get("/health").status_code == 200
-    assert client.get("/v1/workflows").json() == {"workflows": ["oneshot", "talker"]}
+    named = client.get("/v1/workflows").json()
+    assert named == {"workflows": ["oneshot", "talker"], "default": "oneshot"}
 
 
 @pytest.mark.numerics

@@ -72,7 +72,7 @@ def clean_visit(chromium: Any, url: str, **how: Any) -> Iterator[Visit]:
 
 def ask(found: Visit, question: str = QUESTION, workflow: str = "quote") -> None:
     found.open("ask")
-    found.page.locator(f"option[value={workflow}]").first.wait_for(state="attached")
+    found.page.locator("option[value=quote]").first.wait_for(state="attached")
     found.page.get_by_label("Workflow").first.select_option(workflow)
     found.page.get_by_label("Question").fill(question)
     found.page.get_by_role("button", name="Ask").click()
@@ -168,6 +168,22 @@ def test_the_timeline_and_the_graph_of_a_request(chromium: Any, url: str):
         page.get_by_label("Workflow to draw").select_option("irg")
         page.locator("option", has_text="where the edge after").first.wait_for(state="attached")
         assert page.get_by_label("Part of it").locator("option").count() > 1
+
+
+@needs_weights
+def test_the_graph_is_of_the_default_workflow_where_none_is_chosen(chromium: Any, corpus: Path):
+    others_first = {name: WORKFLOWS[name] for name in ("irg", "quote")}
+    with (
+        Server(index=corpus, engine_host="inline") as server,
+        served(create_app(server, others_first)) as url,
+        clean_visit(chromium, url) as found,
+    ):
+        ask(found, workflow="")
+        page = found.page
+        page.get_by_role("link", name="Its workflow's graph").click()
+        page.get_by_role("table", name="What each pass did").wait_for()
+        assert page.get_by_label("Workflow to draw").input_value() == "quote"
+        assert ", " in page.locator("svg .kind").first.text_content(), "with how long it ran"
 
 
 def test_documents_are_put_in_found_and_deleted(chromium: Any, url: str):

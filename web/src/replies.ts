@@ -143,6 +143,11 @@ export interface Graph {
   edges: { from: string; to: string; kind: string }[];
 }
 
+export interface Workflows {
+  workflows: string[];
+  default: string | null;
+}
+
 export interface Explained {
   workflow: string;
   is_function: boolean;

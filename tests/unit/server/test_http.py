@@ -474,7 +474,11 @@ def test_a_run_is_ended_for_its_tenant_and_a_name_that_is_none_is_refused():
 
 def test_the_names_of_the_workflows():
     response = call(FakeServer(), lambda client: client.get("/v1/workflows"))
-    assert response.json() == {"workflows": ["oneshot"]}
+    assert response.json() == {"workflows": ["oneshot"], "default": "oneshot"}
+    quoting = FakeServer()
+    quoting.config = ServerConfig()
+    response = call(quoting, lambda client: client.get("/v1/workflows"))
+    assert response.json() == {"workflows": ["oneshot"], "default": None}, "quote isn't served"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import { asError, events, get } from "../api";
 import { button, el, field, foreign } from "../dom";
 import { passageList, quoteBlock } from "../passages";
 import { receiptList } from "../receipt";
-import type { Answer, Passage } from "../replies";
+import type { Answer, Passage, Workflows } from "../replies";
 import { setAnswer } from "../state";
 import { errorLine, section, statusLine, wordsOf, type View } from "../view";
 import { count, seconds } from "../words";
@@ -14,7 +14,8 @@ export const ASK = "ask";
 export function askView(): View {
   const own = section(ASK, "Ask your documents");
   const question = el("textarea", { rows: 2, required: true, autocomplete: "off" });
-  const workflow = el("select", {}, el("option", { value: "" }, "the server's default"));
+  const usual = el("option", { value: "" }, "the server's default");
+  const workflow = el("select", {}, usual);
   const topk = el("input", { type: "number", min: 1, max: 100, inputmode: "numeric" });
   const hybrid = el("input", { type: "checkbox", id: "hybrid" });
   const tenant = el("input", { type: "text", autocomplete: "off" });
@@ -28,6 +29,7 @@ export function askView(): View {
   const rest = el("div", {});
   let running: AbortController | null = null;
   let hasWorkflows = false;
+  let byDefault = ""; // what the server runs where none is chosen
   stop.disabled = true;
 
   const form = el(
@@ -95,7 +97,7 @@ export function askView(): View {
   }
 
   async function follow(signal: AbortSignal): Promise<void> {
-    const asked = { question: question.value, workflow: workflow.value };
+    const asked = { question: question.value, workflow: workflow.value || byDefault };
     let writing = "";
     for await (const { name, data } of events("/v1/ask", body(), signal)) {
       if (name === "retrieved") {
@@ -161,8 +163,10 @@ export function askView(): View {
 
   async function loadWorkflows(): Promise<void> {
     try {
-      const { workflows } = await get<{ workflows: string[] }>("/v1/workflows");
+      const { workflows, default: found } = await get<Workflows>("/v1/workflows");
       workflow.append(...workflows.map((name) => el("option", { value: name }, name)));
+      byDefault = found ?? "";
+      if (found) usual.append(`: ${found}`);
       hasWorkflows = true;
       error.textContent = "";
     } catch (found) {

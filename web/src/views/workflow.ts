@@ -2,7 +2,7 @@
 
 import { get } from "../api";
 import { el, field, scrolling, svg, table } from "../dom";
-import type { Explained, Graph } from "../replies";
+import type { Explained, Graph, Workflows } from "../replies";
 import { lastAsked, onAnswer } from "../state";
 import { errorLine, section, statusLine, wordsOf, type View } from "../view";
 import { seconds } from "../words";
@@ -43,8 +43,8 @@ export function workflowView(): View {
   });
 
   async function loadNames(): Promise<void> {
-    const { workflows } = await get<{ workflows: string[] }>("/v1/workflows");
-    const wanted = chosen.value || lastAsked()?.workflow || "";
+    const { workflows, default: byDefault } = await get<Workflows>("/v1/workflows");
+    const wanted = chosen.value || lastAsked()?.workflow || byDefault || "";
     chosen.replaceChildren(...workflows.map((name) => el("option", { value: name }, name)));
     if (workflows.includes(wanted)) chosen.value = wanted;
   }
