@@ -1,8 +1,10 @@
 """The tools themselves: `search`, `ask` and `list_documents` over one corpus."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from heddle.app.server import Server
 from heddle.core.passages import Passage
@@ -10,6 +12,7 @@ from heddle.core.search_scope import SearchScope, where_of
 from heddle.corpus.place import CorpusPlace
 from heddle.corpus.records import ListedDocument
 from heddle.corpus.store import CorpusStore
+from heddle.runtime.handle import Handle
 from heddle.server.mcp.arguments import AskArguments, ListArguments, SearchArguments
 from heddle.server.mcp.results import ToolResult, answer_result, documents_result, passages_result
 from heddle.server.mcp.server_on_demand import ServersOnDemand
@@ -44,8 +47,7 @@ class CorpusTools:
         if asked.how == BY_WORDS:
             return passages_result(await asyncio.to_thread(self._by_words, asked))
         async with self.servers.searching() as server:
-            handle = await asyncio.to_thread(self._submit_search, server, asked)
-            answer = await handle
+            answer = await (await _admitted(partial(self._submit_search, server, asked)))
         return passages_result(answer.passages)
 
     async def ask(self, asked: AskArguments) -> ToolResult:
@@ -55,7 +57,7 @@ class CorpusTools:
             HeddleError: it failed.
         """
         async with self.servers.answering() as server:
-            answer = await (await asyncio.to_thread(self._submit_question, server, asked))
+            answer = await (await _admitted(partial(self._submit_question, server, asked)))
         return answer_result(answer)
 
     async def list_documents(self, asked: ListArguments) -> ToolResult:
@@ -68,7 +70,7 @@ class CorpusTools:
         page = documents[asked.offset : asked.offset + asked.limit]
         return documents_result(page, asked.offset, len(documents))
 
-    def _submit_search(self, server: Server, asked: SearchArguments) -> Any:  # noqa: ANN401
+    def _submit_search(self, server: Server, asked: SearchArguments) -> Handle:
         return server.submit_search(
             asked.query,
             topk=asked.topk,
@@ -77,7 +79,7 @@ class CorpusTools:
             tenant=self.tenant,
         )
 
-    def _submit_question(self, server: Server, asked: AskArguments) -> Any:  # noqa: ANN401
+    def _submit_question(self, server: Server, asked: AskArguments) -> Handle:
         assert self.workflow is not None, "a corpus that is only searched has no such tool"
         return server.submit(
             self.workflow, asked.question, topk=asked.topk, where=asked.where, tenant=self.tenant
@@ -97,3 +99,21 @@ class CorpusTools:
                 if one.tenant in ("", self.tenant)
                 and any(contains in text.casefold() for text in (one.title, one.file, one.id))
             ]
+
+
+async def _admitted(submit: Callable[[], Handle]) -> Handle:
+    """Submit from a thread, as `submit` waits for the runtime's.
+
+    Where the call is cancelled meanwhile, its request ends as soon as it is admitted.
+    """
+    admission = asyncio.ensure_future(asyncio.to_thread(submit))
+    try:
+        return await asyncio.shield(admission)
+    except asyncio.CancelledError:
+        admission.add_done_callback(_leave)
+        raise
+
+
+def _leave(admission: "asyncio.Future[Handle]") -> None:
+    if not admission.cancelled() and admission.exception() is None:
+        admission.result().cancel_soon()
