@@ -58,6 +58,14 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         {"host": gauges.CHUNK_KV_HOST_BYTES, "disk": gauges.CHUNK_KV_DISK_BYTES},
     ),
     (
+        Name("heddle_pool_slots", "Slots of the vector pool."),
+        {"running": gauges.POOL_RUNNING, "free": gauges.POOL_FREE},
+    ),
+)
+"""Gauges of the engines' state, by the value of the label `state`."""
+
+ENGINE_COUNTERS: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
+    (
         Name("heddle_kv_reuse_evicted", "Entries that left a tier since the engine started."),
         {"host": gauges.CHUNK_KV_HOST_EVICTED, "disk": gauges.CHUNK_KV_DISK_EVICTED},
     ),
@@ -84,12 +92,8 @@ ENGINE_GAUGES: Final[tuple[tuple[Name, Mapping[str, str]], ...]] = (
         ),
         {"fused": gauges.CHUNK_KV_FUSED, "whole": gauges.CHUNK_KV_WHOLE},
     ),
-    (
-        Name("heddle_pool_slots", "Slots of the vector pool."),
-        {"running": gauges.POOL_RUNNING, "free": gauges.POOL_FREE},
-    ),
 )
-"""Gauges of the engines' state, by the value of the label `state`."""
+"""What engines count from their start, by the value of the label `state`."""
 
 PLAIN_GAUGES: Final[Mapping[str, Name]] = {
     gauges.CHUNK_KV_ENTRIES: Name("heddle_kv_reuse_entries", "Stored KV of chunks."),
@@ -315,13 +319,17 @@ def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
 
 def _gauges(told: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
     """Yield the state of engines, by engine and name in `core.gauges`."""
-    for (name, help_), states in ENGINE_GAUGES:
-        family = GaugeMetricFamily(name, help_, labels=["engine", "state"])
-        for engine, values in told.items():
-            for state, gauge in states.items():
-                if gauge in values:
-                    family.add_metric([engine, state], values[gauge])
-        yield family
+    for kind, metrics in (
+        (GaugeMetricFamily, ENGINE_GAUGES),
+        (CounterMetricFamily, ENGINE_COUNTERS),
+    ):
+        for (name, help_), states in metrics:
+            family = kind(name, help_, labels=["engine", "state"])
+            for engine, values in told.items():
+                for state, gauge in states.items():
+                    if gauge in values:
+                        family.add_metric([engine, state], values[gauge])
+            yield family
     for gauge, plain in PLAIN_GAUGES.items():
         yield _gauge(plain, "engine", {e: v[gauge] for e, v in told.items() if gauge in v})
 

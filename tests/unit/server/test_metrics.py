@@ -27,7 +27,7 @@ from heddle.runtime.counters import Counters
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.supervision import LaneHealth, LaneState
 from heddle.server.http import create_app
-from heddle.server.metrics import ENGINE_GAUGES, PLAIN_GAUGES
+from heddle.server.metrics import ENGINE_COUNTERS, ENGINE_GAUGES, PLAIN_GAUGES
 from tests.helpers.scraped import samples
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
@@ -162,8 +162,8 @@ def found() -> dict[tuple[str, ...], float]:
         (("heddle_kv_pages", "llm", "cached"), 4),
         (("heddle_kv_pages", "llm", "free"), 5),
         (("heddle_kv_reuse_bytes", "llm", "disk"), 900),
-        (("heddle_kv_reuse_evicted", "llm", "host"), 8),
-        (("heddle_kv_reuse_moves", "llm", "not_written"), 2),
+        (("heddle_kv_reuse_evicted_total", "llm", "host"), 8),
+        (("heddle_kv_reuse_moves_total", "llm", "not_written"), 2),
         (("heddle_kv_reuse_entries", "llm"), 9),
         (("heddle_pool_slots", "vector", "running"), 3),
         (("heddle_pool_slots", "vector", "free"), 1),
@@ -203,7 +203,8 @@ def test_each_thing_that_is_known_is_told(
 
 
 def test_all_that_engines_may_tell_has_a_metric():
-    told = {gauge for _, states in ENGINE_GAUGES for gauge in states.values()} | set(PLAIN_GAUGES)
+    by_state = (*ENGINE_GAUGES, *ENGINE_COUNTERS)
+    told = {gauge for _, states in by_state for gauge in states.values()} | set(PLAIN_GAUGES)
     assert told == {value for name, value in vars(gauges).items() if name.isupper()}
 
 
