@@ -7,6 +7,7 @@ Source: OpenTelemetry's semantic conventions for generative AI, which are still 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
+from urllib.parse import urlsplit
 
 from heddle.core.primitives import PrimitiveKind as Kind
 from heddle.exporters.stage_times import StageTime, stage_times
@@ -21,6 +22,7 @@ REQUEST_MODEL: Final = "gen_ai.request.model"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHED_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+PORTS: Final = {"http": 80, "https": 443}
 # The conventions have no names for reranking and for quoting.
 OPERATIONS: Final = {
     Kind.EMBEDDING: "embeddings",
@@ -133,7 +135,7 @@ def _generation(parts: Sequence[StageTime], models: Models) -> SpanRecord:
         attributes["gen_ai.response.finish_reasons"] = reasons[-1:]
     if remote:
         attributes["gen_ai.response.model"] = model
-        attributes["server.address"] = remote.partition(" at ")[2]
+        attributes |= _server(remote.partition(" at ")[2])
     return SpanRecord(
         _named("chat", model),
         min(child.start_s for child in children),
@@ -141,6 +143,14 @@ def _generation(parts: Sequence[StageTime], models: Models) -> SpanRecord:
         attributes,
         children,
     )
+
+
+def _server(url: str) -> Iterator[tuple[str, Value]]:
+    """Yield where another server is reached, as OpenTelemetry names it: its host, and its port."""
+    place = urlsplit(url)
+    yield "server.address", place.hostname or url
+    if port := place.port or PORTS.get(place.scheme):
+        yield "server.port", port
 
 
 def _primitive(time: StageTime, models: Models) -> SpanRecord:

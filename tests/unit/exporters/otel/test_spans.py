@@ -96,7 +96,8 @@ def test_a_model_of_another_server_is_named_with_its_address() -> None:
     )
     [generation] = primitive_spans(receipt(remote), Models())
     assert generation.name == "chat qwen"
-    assert generation.attributes["server.address"] == "http://127.0.0.1:8000/v1"
+    assert generation.attributes["server.address"] == "127.0.0.1"
+    assert generation.attributes["server.port"] == 8000
     assert generation.attributes["gen_ai.usage.input_tokens"] == 9
 
 
