@@ -20,6 +20,8 @@ from heddle.corpus.parsing.text_builder import TextBuilder
 
 DELIMITERS: Final = ",;\t|"
 SAMPLE_CHARS: Final = 16_384
+# The first line of files that Excel writes or is to read: it names the delimiter.
+_NAMED_DELIMITER: Final = re.compile(rf'"?sep=([{DELIMITERS}])"?\n', re.IGNORECASE)
 _QUOTED: Final = re.compile('"[^"]*(?:"|$)')
 _log = logging.getLogger(__name__)
 _ONE_AT_A_TIME: Final = Lock()  # Python's bound on a cell is one for the whole process
@@ -54,7 +56,9 @@ def _read(text: str, builder: TextBuilder) -> None:
     Raises: InputError: they are no CSV, or too many.
     """
     path, limits = builder.path, builder.limits
-    delimiter = _delimiter(text, path)
+    named = _NAMED_DELIMITER.match(text)
+    text = text[named.end() :] if named else text
+    delimiter = named[1] if named else _delimiter(text, path)
     has_lone_quotes = _has_lone_quotes(text, delimiter)
     if has_lone_quotes:
         _log.warning("%s: a quote in it has no end: quotes are read as any other sign", path)

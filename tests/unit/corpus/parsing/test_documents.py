@@ -207,6 +207,12 @@ def test_signs_in_quoted_names_of_columns_delimit_nothing(tmp_path):
     assert parse(tmp_path / "b.csv", text).text == "name; first and last: well\ndepth: 12"
 
 
+def test_the_first_line_of_a_csv_may_name_its_delimiter(tmp_path):
+    for first in ("sep=;", '"sep=;"', "SEP=;"):
+        text = first + "\r\nname;a, b, c\r\nwell;12"
+        assert parse(tmp_path / "a.csv", text).text == "name: well\na, b, c: 12"
+
+
 def test_csv_with_a_long_cell(tmp_path):
     before, cell = csv.field_size_limit(), "word " * 30_000
     found = parse(tmp_path / "a.csv", f"name,text\nwell,{cell}\n").text
