@@ -125,11 +125,8 @@ class FusionGuard:
     def prompt(
         self, layout: PromptLayout, reuse: KvReuse, outlook: Outlook, *, is_ahead: bool
     ) -> PromptGuard:
-        """Return what judges a prompt that has come. Mutates: one of `TRIED_EVERY` is a trial."""
-        is_trial = self._doubtful >= TRIED_EVERY
-        if is_trial:
-            self._doubtful = 0
-        return PromptGuard(layout, reuse, outlook, is_ahead, is_trial)
+        """Return what judges a prompt that has come."""
+        return PromptGuard(layout, reuse, outlook, is_ahead, self._doubtful >= TRIED_EVERY)
 
     def against_all(self, prompt: PromptGuard) -> str:
         """Return why a prompt is computed whole with all stored, so that nothing is looked up.
@@ -141,10 +138,13 @@ class FusionGuard:
     def against(self, prompt: PromptGuard, kinds: Mapping[int, HitKind], wait_s: float) -> str:
         """Return why a prompt is computed whole with KV of these chunks at hand.
 
-        Mutates: counts it.
+        Mutates: counts it; a trial ends with the first prompt that is fused for it.
         """
         chunks = f"{len(kinds)} of its {len(prompt.layout.chunks)} chunks"
-        return self._against(prompt, prompt.forecast(kinds, wait_s), chunks)
+        forecast = prompt.forecast(kinds, wait_s)
+        if prompt.is_trial and forecast.pays_but_for_extra and not forecast.pays:
+            self._doubtful = 0
+        return self._against(prompt, forecast, chunks)
 
     def _against(self, prompt: PromptGuard, forecast: FusionForecast, chunks: str) -> str:
         if prompt.allows(forecast):

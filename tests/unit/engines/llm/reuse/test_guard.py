@@ -92,3 +92,15 @@ def test_a_price_of_fused_steps_is_tried_again():
     assert guard.whole == TRIED_EVERY + 1
     # Where a fair price is against it as well, nothing is tried.
     assert all(why(2, 2, chunk_tokens=70, guard=guard) for _ in range(3 * TRIED_EVERY))
+
+
+def test_a_trial_waits_for_a_prompt_that_is_in_doubt():
+    guard = FusionGuard()
+    dear = Outlook(
+        COSTS._replace(coefficients_s={**COSTS.coefficients_s, "fused_tokens": 1.0}), 512
+    )
+    assert all(why(6, outlook=dear, guard=guard) for _ in range(TRIED_EVERY))
+    assert why(6, guard=guard) == ""  # no trial: it pays
+    assert why(2, 2, chunk_tokens=70, guard=guard)  # none either: a fair price is against it
+    assert why(6, outlook=dear, guard=guard) == ""
+    assert why(6, outlook=dear, guard=guard)
