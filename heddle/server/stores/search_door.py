@@ -87,7 +87,8 @@ def _results(asked: StoreSearch, found: Mapping[int, Passage], files: Files) -> 
     for passage in sorted(found.values(), key=lambda one: one.distance):
         place = place_of(passage.document_id)
         file = None if place is None else files.get(place.file_id)
-        score = max(0.0, 1.0 - passage.distance / 2.0)
+        # Rounding may leave the distance of an equal vector a little below 0.
+        score = min(1.0, max(0.0, 1.0 - passage.distance / 2.0))
         if file is not None and score >= asked.ranking_options.score_threshold:
             results.append(result_json(passage, file, score))
     return results[: asked.max_num_results]
