@@ -7,13 +7,12 @@ and their lines.
 
 import argparse
 import ast
-import io
 import re
 import sqlite3
 import sys
-import tokenize
 from collections.abc import Iterator, Sequence
 from contextlib import closing
+from itertools import takewhile
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
 
@@ -21,11 +20,11 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PACKAGE: Final = "heddle"
 DOCUMENTATION: Final = "docs"
 C_SUFFIXES: Final = (".c", ".h")
-FILES_SHOWN: Final = 8
+FILES_SHOWN: Final = 10
 PLACES_SHOWN: Final = 3  # of a file
 SUMMARY_CHARS_MAX: Final = 90
 RANKED_MAX: Final = 300  # definitions that files are ranked by
-NEXT_SHARE: Final = 0.5  # of a file's next best definition, beside the one before it
+NEXT_SHARE: Final = 0.3  # of a file's next best definition, beside the one before it
 
 _TABLE: Final = """
 CREATE VIRTUAL TABLE said USING fts5(
@@ -36,10 +35,12 @@ _RANKED: Final = """
 SELECT file, position, -bm25(said) FROM said WHERE said MATCH ? ORDER BY bm25(said) LIMIT ?
 """
 
-_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_+|(?<=[A-Z])(?=[A-Z][a-z])")
-_WORD: Final = re.compile(r"[A-Za-z]\w*|\d+")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD: Final = re.compile(r"[^\W_]+")
 _PARAGRAPH: Final = re.compile(r"\n\n|\n(?=\|)|\n(?=- )")
 _FILE: Final = re.compile(rf"`(?:{PACKAGE}/)?([\w/]+\.(?:py|c|h))\b")
+_COMMENT_LINE: Final = re.compile(r"#[ :]")
+_COMMENT_BEHIND: Final = re.compile(r"\s#:? (.*)$")
 _C_COMMENT: Final = re.compile(r"^(?://|/\*| \*/?)|\*/$", re.MULTILINE)
 _C_FUNCTION: Final = re.compile(
     r"^(?P<comment>(?:(?://.*\n)+|/\*(?:[^*]|\*(?!/))*\*/\n)?)"
@@ -98,13 +99,12 @@ def in_python(file: str, text: str) -> Iterator[Said]:
     """Yield the definitions of a Python file: itself, its constants, classes and functions."""
     module = ast.parse(text)
     yield Said(file, 1, Path(file).stem, ast.get_docstring(module) or "")
-    comments = _comments(text)
+    lines = text.splitlines()
     for node in module.body:
         match node:
             case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name)]):
-                around = (comments.get(line, "") for line in (node.lineno - 1, node.lineno))
-                yield Said(file, node.lineno, name, " ".join(around).strip())
-    yield from _inside(file, text.splitlines(), module, "")
+                yield Said(file, node.lineno, name, _comment_at(lines, node.lineno))
+    yield from _inside(file, lines, module, "")
 
 
 def in_c(file: str, text: str) -> Iterator[Said]:
@@ -126,7 +126,7 @@ def on_page(page: str, text: str, files: Sequence[str]) -> Iterator[Said]:
 
 def where(words: str, said: Sequence[Said]) -> list[list[Said]]:
     """Return what fits the words best: file by file, and the best of each, best first."""
-    asked = " OR ".join(f'"{word}"' for word in _words(words).split())
+    asked = " OR ".join(f'"{word}"' for word in _WORD.findall(_split(words)))
     files: dict[str, list[tuple[float, Said]]] = {}
     about = {one.file: one.prose for one in said if one.line == 1}
     with closing(sqlite3.connect(":memory:")) as index:
@@ -164,21 +164,22 @@ def _inside(file: str, lines: list[str], parent: ast.AST, prefix: str) -> Iterat
                 yield Said(file, node.lineno, name, prose, code)
 
 
-def _comments(text: str) -> dict[int, str]:
-    """Return a file's comments by line."""
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    comments = (token for token in tokens if token.type == tokenize.COMMENT)
-    return {comment.start[0]: comment.string.lstrip("# ") for comment in comments}
+def _comment_at(lines: Sequence[str], number: int) -> str:
+    """Return the comment above a constant, and the one behind it."""
+    above = list(takewhile(_COMMENT_LINE.match, reversed(lines[: number - 1])))
+    behind = _COMMENT_BEHIND.search(lines[number - 1])
+    parts = [line.lstrip("# ") for line in reversed(above)]
+    return " ".join([*parts, behind[1]] if behind else parts)
 
 
 def _indexed(one: Said, about: dict[str, str]) -> str:
     """Return the words that a place is found by: its file says what a definition is part of."""
-    return _words(f"{one.file} {one.name} {about.get(one.file, '')} {one.prose} {one.code}")
+    return _split(f"{one.file} {one.name} {about.get(one.file, '')} {one.prose} {one.code}")
 
 
-def _words(text: str) -> str:
-    """Return the words of prose, code or a path, with compound names split."""
-    return " ".join(" ".join(_HUMP.split(name)) for name in _WORD.findall(text))
+def _split(text: str) -> str:
+    """Return a text with names such as `PageLedger` as words; the index splits the others."""
+    return _HUMP.sub(" ", text)
 
 
 def _together(scores: Sequence[float]) -> float:
