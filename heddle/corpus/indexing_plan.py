@@ -40,7 +40,9 @@ def plan(
     chunking: str | None = None,
     damaged: Collection[str] = (),
 ) -> IndexPlan:
-    """Compare files with what the corpus knows of them: size and time first, then content.
+    """Find out which files are new, changed, unchanged (these are skipped) or gone.
+
+    They are compared with what the corpus knows of them: size and time first, then content.
 
     With `prune`, a path may be gone itself, if documents came from it. Files whose chunks
     were not cut by `chunking` count as changed; None = that makes no difference. So do the

@@ -1,4 +1,7 @@
-"""Which rows an encoder takes next: by priority, then rank, beside rows of their length."""
+"""Which rows an encoder takes next: by priority, then rank, beside rows of their length.
+
+A row is a text, or a window of one; a batch is what one step of embedding or reading takes.
+"""
 
 import itertools
 import math

@@ -54,6 +54,7 @@ class RestingMemory:
             self._give_back()
 
     def _give_back(self) -> None:
+        """Give memory that was freed back to the system, where the process has grown."""
         if self._resident_bytes() >= self.kept_bytes + GROWTH_BYTES_MIN:
             self._trim()
             self.kept_bytes = self._resident_bytes()

@@ -57,7 +57,10 @@ class Admission:
         self.live_bulk += is_bulk
 
     def leave(self, is_bulk: bool, now_s: float) -> None:
-        """Count a request out."""
+        """Count a request out, and learn how long a full server's clients are to wait.
+
+        That is the smoothed time between two requests that end (`Retry-After`).
+        """
         self.live -= 1
         self.live_bulk -= is_bulk
         if self.last_leave_s is not None:

@@ -1,4 +1,4 @@
-"""Which passages a chunk's KV is computed on top of."""
+"""Which neighbours a chunk's KV is primed with: the passages that it is computed on top of."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,7 @@
-"""One ranking from several. (Cormack et al. 2009: reciprocal rank fusion)"""
+"""One ranking from several, as of a hybrid search: by vectors and by words.
+
+Source: Cormack et al. 2009, reciprocal rank fusion.
+"""
 
 from collections.abc import Sequence
 

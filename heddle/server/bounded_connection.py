@@ -115,6 +115,7 @@ class BoundedConnection(H11Protocol):
             oldest.give_up()
 
     def _limit_head(self) -> None:
+        """Give the client `HEAD_S` for the head of its next request."""
         self._stop_timer()
         self._head_timer = self.loop.call_later(HEAD_S, self._refuse_head)
 
@@ -124,6 +125,7 @@ class BoundedConnection(H11Protocol):
             self._head_timer = None
 
     def _refuse_head(self) -> None:
+        """Close a connection that sent no whole head in time; 408 where one had begun."""
         self._head_timer = None
         if self.conn.their_state is h11.IDLE and not self.transport.is_closing():
             self.transport.write(_TIMED_OUT)

@@ -134,6 +134,7 @@ class Generations:
     def _take_token(
         self, sequence: Sequence, decode: Decode, token: int, probability: float
     ) -> None:
+        """Take a token, and finish the decode where it ends: in doubt, by a stop, or by length."""
         if decode.doubts(probability):
             self._finish(sequence, decode, FinishReason.LOW_CONFIDENCE)
             return

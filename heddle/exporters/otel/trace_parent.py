@@ -28,7 +28,7 @@ class TraceParent:
 
     @classmethod
     def of(cls, headers: Mapping[str, str], request_id: Callable[[], str] = str) -> "TraceParent":
-        """Return what the headers of W3C's Trace Context say; headers in error say nothing."""
+        """Read `traceparent` and the rest of W3C's Trace Context; headers in error say nothing."""
         carrier = {name: headers[name] for name in HEADERS if name in headers}
         # With a context given, no span of this thread can come in between.
         return cls(_PROPAGATOR.extract(carrier, context=Context()), request_id)
