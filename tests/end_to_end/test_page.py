@@ -330,7 +330,7 @@ def test_an_answer_is_shown_as_it_comes_and_can_be_stopped(chromium: Any):
 def test_a_key_is_asked_for_and_kept_in_this_tab_alone(chromium: Any):
     secret = "heddle-" + "k" * 43
     ring = KeyRing([ApiKey("page", digest_of(secret), "", frozenset({KeyScope.ASK}))])
-    server: Any = SimpleNamespace()
+    server: Any = SimpleNamespace(config=SimpleNamespace(default_workflow="oneshot"))
     app = create_app(server, WORKFLOWS, keys=ring)
     with served(app) as url, visit(chromium, url) as found:
         page = found.page

@@ -5,7 +5,7 @@ from time import sleep
 
 import pytest
 
-from heddle.engines.llm import chosen_computing
+from heddle.core import instruction_sets
 from heddle.engines.llm.chosen_computing import (
     Candidate,
     Choice,
@@ -86,14 +86,17 @@ def test_what_is_kept_is_read_without_timing_anything(tmp_path):
 
 
 def test_candidates_are_what_the_cpu_computes(monkeypatch):
+    flags = {"avx2", "amx_bf16"}
+    monkeypatch.setattr(instruction_sets, "machine_flags", lambda _: frozenset(flags))
+    monkeypatch.delenv("HEDDLE_HELD", raising=False)
     monkeypatch.delenv("HEDDLE_AUTO_DTYPE", raising=False)
     assert candidates_of("float32", "torch") == (Candidate("float32", "torch"),)
-    monkeypatch.setattr(chosen_computing, "_cpu", lambda: "flags : avx2 amx_bf16")
     dtypes = [candidate.dtype for candidate in candidates_of("auto", "compiled")]
     assert dtypes == ["bfloat16", "float32"]
     monkeypatch.setenv("HEDDLE_HELD", "avx2")
     assert candidates_of("auto", "compiled") == (Candidate("float32", "compiled"),)
-    monkeypatch.setattr(chosen_computing, "_cpu", lambda: "flags : avx2")
+    monkeypatch.delenv("HEDDLE_HELD")
+    flags.discard("amx_bf16")
     ways = [(candidate.dtype, candidate.attention) for candidate in candidates_of("auto", "auto")]
     assert ways == [("float32", "compiled"), ("float32", "torch")]
     monkeypatch.setenv("HEDDLE_AUTO_DTYPE", "bfloat16")
