@@ -314,11 +314,11 @@ def _engines(engines: Mapping[str, EngineState]) -> Iterator[Metric]:
         "engine",
         {name: recall.checks for name, recall in recalls.items()},
     )
-    yield from _gauges({name: last.gauges for name, last in told.items()})
+    yield from _told_by_engines({name: last.gauges for name, last in told.items()})
 
 
-def _gauges(told: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
-    """Yield the state of engines, by engine and name in `core.gauges`."""
+def _told_by_engines(told: Mapping[str, Mapping[str, float]]) -> Iterator[Metric]:
+    """Yield what engines say of their state and have counted, by the names in `core.gauges`."""
     for kind, metrics in (
         (GaugeMetricFamily, ENGINE_GAUGES),
         (CounterMetricFamily, ENGINE_COUNTERS),
