@@ -1,8 +1,7 @@
 """Which documents a search may find: those a tenant may see, and of these what metadata picks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from heddle.core.errors import InputError
 from heddle.core.texts.text_check import check_unicode
@@ -21,8 +20,7 @@ Where = tuple[tuple[str, tuple[str, ...]], ...]
 """Keys, sorted, each with the values of which a document must have one."""
 
 
-@dataclass(frozen=True, slots=True)
-class SearchScope:
+class SearchScope(NamedTuple):
     """What a search may find: the documents of `tenant`, and of these those that fit `where`.
 
     Documents without a tenant (tenant "") are found by every tenant.

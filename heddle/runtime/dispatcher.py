@@ -14,7 +14,6 @@ from heddle.core.payloads import (
     DecodePayload,
     Payload,
     PrefillPayload,
-    Segment,
     begins_with,
     split_rows,
 )
@@ -151,11 +150,11 @@ class Dispatcher:
         if run.payload is not None and not run.is_growing:  # a cycle pass has held it back
             self.requeue(request, run, now_s)
             return
-        build = partial(self._build, request, run.primitive, request.store)
-        if self.long_prompts.is_long(run.primitive, request.store):
-            self.long_prompts.start(request, run, build)
+        primitive, store = run.primitive, request.store
+        if self.long_prompts.is_long(primitive, store):
+            self.long_prompts.start(request, run, partial(self._build, request, primitive, store))
         else:
-            self._queue_built(request, run, build(), now_s)
+            self._queue_built(request, run, self._build(request, primitive, store), now_s)
 
     def begin(self, request: Request, run: PrimitiveRun, store: ObjectStore, now_s: float) -> None:
         """Queue the rows that are known by now of what is not ready; `store` has their values.
@@ -439,14 +438,12 @@ class Dispatcher:
         assert isinstance(prompt, PrefillPayload), "a prefill is sent without a prompt"
         self._end_asking(request, prefill)
         guess = stop_guess(self.tasks, request, prefill)
-        prompt = replace(prompt, has_rider=True, load_id=prefill.load_id)
         ahead = None if guess is None else guess.text_for(prompt.token_ids)
         is_shown = False
         if ahead is not None and not decode.written:
             _show(request, decode, ahead)
             is_shown = bool(ahead.token_ids)
-        if decode.written:
-            prompt = replace(prompt, segments=(*prompt.segments, Segment(decode.written)))
+        prompt = prompt.ridden(prefill.load_id, decode.written)
         assert isinstance(config, DecodeConfig), f"{decode.primitive.name!r} rides as a decode"
         prefill_id = self.tasks.send(lane, request, prefill, prompt, now_s=now_s)
         if guess is not None:  # the lane is known now

@@ -41,7 +41,7 @@ def fenced_question(parts: Sequence[PromptPart]) -> list[PromptPart]:
 
 def _line(passages: Sequence[Passage], behind: Sequence[PromptPart]) -> str:
     """Return the line, whose mark is drawn from the text behind it, so equal prompts stay equal."""
-    shown = [passage.render() for passage in passages]
+    shown = [text for passage in passages for text in (passage.title, passage.text)]
     question = "".join(part for part in behind if isinstance(part, str))
     marks = (mark_of(question, draw) for draw in count())  # texts hold finitely many marks
     mark = next(mark for mark in marks if not any(mark in text for text in shown))

@@ -3,8 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from heddle.core.results import (
     Prefilled,
     Primed,
     RankedHits,
-    RemoteRun,
     Reranked,
     Result,
     ToolResult,
@@ -34,6 +32,8 @@ from heddle.graph.primitive import DecodeConfig, Primitive, SearchConfig
 from heddle.runtime.rank_fusion import fused
 from heddle.runtime.receipt import ReceiptDraft
 from heddle.runtime.written_list import as_lines
+
+READERS: Final = (Vectors, Reranked, Extracted)
 
 
 def fold(
@@ -105,22 +105,28 @@ class Reported(NamedTuple):
     remote: str = ""
 
 
+NOTHING: Final = Reported()
+
+
 def reported(results: Iterable[Result]) -> Reported:
     """Return the tokens that a primitive's results report."""
-    found = Reported()
+    found = NOTHING
     for result in results:
-        match result:
-            case Prefilled(tokens=read, tokens_reused=reused):
-                found = Reported(read, reused)
-            case Generated(remote=RemoteRun() as run):
-                model = f"{run.model} at {run.server}"
-                read, reused = run.prompt_tokens, run.prompt_tokens_reused
-                found = Reported(read, reused, run.tokens, result.finish_reason, model)
-            case Generated(token_ids=written, finish_reason=reason):
-                found = Reported(0, 0, len(written), reason)
-            case Vectors() | Reranked() | Extracted():
-                found = Reported(found.tokens_read + result.tokens)
+        if isinstance(result, Prefilled):
+            found = Reported(result.tokens, result.tokens_reused)
+        elif isinstance(result, Generated):
+            found = _reported_text(result)
+        elif isinstance(result, READERS):
+            found = Reported(found.tokens_read + result.tokens)
     return found
+
+
+def _reported_text(written: Generated) -> Reported:
+    run, reason = written.remote, written.finish_reason
+    if run is None:
+        return Reported(0, 0, len(written.token_ids), reason)
+    model = f"{run.model} at {run.server}"
+    return Reported(run.prompt_tokens, run.prompt_tokens_reused, run.tokens, reason, model)
 
 
 def _fold_plain(results: Sequence[Result], receipt: ReceiptDraft) -> object:
@@ -170,10 +176,15 @@ def _fold_hits(
     receipt: ReceiptDraft,
     tenant: str,
 ) -> tuple[Passage, ...]:
-    receipt.add(SearchCounts.at_once([h.counts for h in hits]))
-    receipt.recall = next((h.recall for h in reversed(hits) if h.recall), receipt.recall)
-    receipt.searched_by.extend(h.searched_by for h in hits if h.searched_by)
-    receipt.degrade(DegradationKind.SEARCH, *dict.fromkeys(note for h in hits for note in h.notes))
+    counts = [h.counts for h in hits]
+    receipt.add(counts[0] if len(counts) == 1 else SearchCounts.at_once(counts))
+    notes: list[str] = []
+    for group in hits:
+        receipt.recall = group.recall or receipt.recall
+        notes += group.notes
+        if group.searched_by:
+            receipt.searched_by.append(group.searched_by)
+    receipt.degrade(DegradationKind.SEARCH, *dict.fromkeys(notes))
     nearest = _best(hits, config, receipt)
     found = _passages(nearest, passages, tenant)
     if passages is not None and len(found) < len(nearest):
@@ -186,7 +197,8 @@ def _best(hits: Sequence[Hits], config: SearchConfig, receipt: ReceiptDraft) -> 
     topk, best = config.topk, dict[int, float]()
     for group in _by_query(hits) if config.each else (hits,):
         found = _fused(group, topk, receipt) if config.words else _nearest(group, topk)
-        best |= {label: d for label, d in found.items() if label not in best}
+        for label, distance in found.items():
+            best.setdefault(label, distance)
     return best
 
 
@@ -218,7 +230,7 @@ def _passages(
     if passages is None:
         return tuple(Passage(chunk_id, "", "", "", d) for chunk_id, d in nearest.items())
     found = (p for p in passages.passages(list(nearest)) if p.tenant in ("", tenant))
-    return tuple(replace(p, distance=nearest[p.chunk_id]) for p in found)
+    return tuple(p.at_distance(nearest[p.chunk_id]) for p in found)
 
 
 def _fused(hits: Sequence[Hits], topk: int, receipt: ReceiptDraft) -> dict[int, float]:
@@ -245,7 +257,7 @@ def _nearest(hits: Sequence[Hits], topk: int) -> dict[int, float]:
     for group in hits:
         labels, distances = group.labels.ravel().tolist(), group.distances.ravel().tolist()
         for label, distance in zip(labels, distances, strict=True):
-            if label >= 0 and distance < best.get(label, float("inf")):
+            if label >= 0 and distance < best.get(label, math.inf):
                 best[label] = distance
     order = sorted(best.items(), key=lambda item: (item[1], item[0]))
     return dict(order[:topk])

@@ -175,11 +175,10 @@ class FrameIntake:
         """Return the value of a primitive that is answered."""
         config, node = run.primitive.config, run.primitive.node
         result = run.parts[0]
-        match result, config:
-            case Reranked(), RerankConfig():
-                return fold_reranked(result, config, request.store, node, request.receipt)
-            case Extracted(), ExtractConfig():
-                return fold_extracted(result, config, request.store, node, request.receipt)
+        if isinstance(result, Reranked) and isinstance(config, RerankConfig):
+            return fold_reranked(result, config, request.store, node, request.receipt)
+        if isinstance(result, Extracted) and isinstance(config, ExtractConfig):
+            return fold_extracted(result, config, request.store, node, request.receipt)
         if isinstance(result, Generated) and not run.retries:
             remember(request, run, result)
         passages = self._source(request, config)

@@ -58,8 +58,10 @@ class Handle:
         """Take an event in; called by the runtime's thread."""
         with self._lock:
             self._keep(event)
-            wakers = self._event_wakers.copy()
-            self._event_wakers.clear()
+            wakers: list[Waker] = []
+            if self._event_wakers:
+                wakers += self._event_wakers
+                self._event_wakers.clear()
             if isinstance(event, ENDS):
                 assert self._end is None, "a request ended twice"
                 self._end = event

@@ -195,7 +195,7 @@ def _build_prefill(
     if tokenizer is None:
         raise InternalError("a generation needs a tokenizer")
     tokenizer.check_length(parts)
-    shown = tuple(part for part in parts if isinstance(part, Passage))
+    shown = tuple([part for part in parts if isinstance(part, Passage)])
     segments = tokenizer.encode_prompt(parts)
     if written:
         segments = (*segments, Segment(written))

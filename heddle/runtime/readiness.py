@@ -1,6 +1,7 @@
 """Which primitives of a request may start: regions open, results come in, waits run out."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from heddle.core.degradation import DegradationKind
 from heddle.core.errors import HeddleError, InternalError, WorkflowError
@@ -20,6 +21,9 @@ from heddle.runtime.request_table import RequestTable
 from heddle.runtime.values import as_passages
 from heddle.workflow.nodes import ExtractionNode, GenerationNode, NodeId
 from heddle.workflow.workflow import Workflow
+
+FINDING: Final = (SearchConfig, RerankConfig)
+ANSWERING: Final = (GenerationNode, ExtractionNode)
 
 
 @dataclass(slots=True)
@@ -153,7 +157,7 @@ class Readiness:
 
 def _tell(request: Request, run: PrimitiveRun, value: object) -> None:
     primitive, plan = run.primitive, run.plan
-    if isinstance(primitive.config, SearchConfig | RerankConfig):
+    if isinstance(primitive.config, FINDING):
         request.sink(Retrieved(primitive.node, as_passages(value)))
     if plan.value_of is not None:
         _rank(request, run, plan.value_of)
@@ -163,7 +167,7 @@ def _tell(request: Request, run: PrimitiveRun, value: object) -> None:
 
 def _rank(request: Request, run: PrimitiveRun, node: NodeId) -> None:
     """Remember what a node has written as the answer where none that ranks higher has."""
-    if isinstance(request.workflow.nodes[node], GenerationNode | ExtractionNode):
+    if isinstance(request.workflow.nodes[node], ANSWERING):
         # Of generations that run side by side the order of the graph decides, not of time.
         rank = node in request.workflow.outputs, run.region, run.plan.place
         if rank > request.last_rank:

@@ -89,8 +89,7 @@ class Guess:
         return not self.problem and is_begun and where == (port.name, port.epoch, lane)
 
 
-@dataclass(frozen=True, slots=True)
-class Writing:
+class Writing(NamedTuple):
     """The newest text of a node, and all that it depends on."""
 
     prompt: tuple[Segment, ...]

@@ -102,6 +102,8 @@ class RequestTable:
 
     def refuse_suspects(self, now_s: float) -> None:
         """Fail the requests with the same inputs as one that was found to end lanes."""
+        if not self.suspects.are_any:
+            return
         for request in list(self.open.values()):
             if self.suspects.suspected(request) is not None:
                 self.guard(request, now_s, self.suspects.check_open, request, now_s)

@@ -66,6 +66,11 @@ class Suspects:
     _suspected: set[bytes] = field(default_factory=set)
     _victims: OrderedDict[str, set[bytes]] = field(default_factory=OrderedDict)  # by message
 
+    @property
+    def are_any(self) -> bool:
+        """Whether any request is suspected."""
+        return bool(self._suspected)
+
     def check(
         self, workflow: Workflow, inputs: Mapping[str, object], tenant: str, now_s: float
     ) -> None:

@@ -147,7 +147,7 @@ class TaskTable:
 def token_count(payload: Payload) -> int:
     """Return the tokens that an LLM task computes: its prompt, or one for a decode's next step."""
     if isinstance(payload, PrefillPayload):
-        return sum(len(segment.token_ids or ()) for segment in payload.segments)
+        return sum([len(segment.token_ids or ()) for segment in payload.segments])
     return int(isinstance(payload, DecodePayload))
 
 

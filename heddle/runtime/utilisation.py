@@ -55,6 +55,8 @@ class Utilisation:
 
     def _pass(self, now_s: float) -> None:
         """Let time pass: what was counted fades, and the calls that are held go on."""
+        if now_s == self._at_s:
+            return  # most of what happens in one cycle
         passed_s, self._at_s = now_s - self._at_s, now_s
         if not self._worked_s and not self._held_s and not self.held:
             return  # nothing has happened yet: the clock may have begun anywhere

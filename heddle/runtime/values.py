@@ -1,6 +1,7 @@
 """Reading bound parts out of an object store."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from heddle.core.errors import WorkflowError
 from heddle.core.passages import Passage
@@ -9,6 +10,11 @@ from heddle.core.results import Generated
 from heddle.core.system_text import PromptPart, SystemText
 from heddle.graph.primitive import Part, Read, ShownPart
 from heddle.runtime.object_store import ObjectStore
+
+# A union in isinstance() is made anew by each call, which prompts feel; a tuple isn't.
+LISTS: Final = (tuple, list)
+TEXTS: Final = (str, SystemText)
+WHOLE: Final = (ChatTurns, BareText)
 
 
 def resolve(part: Read, store: ObjectStore, reader: str) -> object:
@@ -45,14 +51,14 @@ def prompt_parts(parts: Iterable[ShownPart], store: ObjectStore, reader: str) ->
     """Return what a prompt is made of: texts, and passages one by one; or turns as they are."""
     found: list[PromptPart] = []
     for part in parts:
-        if isinstance(part, str | SystemText):
+        if isinstance(part, TEXTS):
             found.append(part)
             continue
         value = resolve(part, store, reader)
         passages = as_passages(value)
         if passages:
             found.extend(passages)
-        elif isinstance(value, ChatTurns | BareText):
+        elif isinstance(value, WHOLE):
             found.append(value)
         else:
             found.append(as_text(value))
@@ -117,9 +123,9 @@ def joined(values: Iterable[tuple[object, str]]) -> tuple[object, ...]:
 
 def as_passages(value: object) -> tuple[Passage, ...]:
     """Return a value that is passages; anything else is none."""
-    if not isinstance(value, tuple | list):
+    if not isinstance(value, LISTS):
         return ()
-    return tuple(item for item in value if isinstance(item, Passage))
+    return tuple([item for item in value if isinstance(item, Passage)])
 
 
 def passages_of(part: Read | None, store: ObjectStore, reader: str) -> tuple[Passage, ...]:
@@ -139,7 +145,7 @@ def _span(value: object, part: Read, reader: str) -> tuple[object, ...]:
 
 
 def _is_list(value: object) -> bool:
-    return isinstance(value, tuple | list) and bool(value) and not as_passages(value)
+    return isinstance(value, LISTS) and bool(value) and not as_passages(value)
 
 
 def _joined(values: Iterable[object]) -> str:

@@ -1,10 +1,13 @@
 """Small values of core that others rely on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from heddle.core.credits import Credits
 from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InternalError
+from heddle.core.kv_reuse import KvReuse, ReusePolicy
 from heddle.core.payloads import EmbedPayload, PrefillPayload, SearchPayload, Segment, split_rows
 
 
@@ -34,6 +37,14 @@ def test_a_prompt_is_never_split() -> None:
     assert split_rows(prompt, 0, 1) is prompt
     with pytest.raises(InternalError):
         split_rows(prompt, 0, 0)
+
+
+def test_a_prompt_that_is_ridden_ends_with_what_is_written() -> None:
+    salted = PrefillPayload((Segment((1, 2)),), "salt", KvReuse(ReusePolicy.FUSIONRAG), rows=0)
+    ridden = replace(salted, has_rider=True, load_id=7)
+    assert salted.ridden(7, ()) == ridden
+    ends = (*salted.segments, Segment((3,)))
+    assert salted.ridden(7, (3,)) == replace(ridden, segments=ends)
 
 
 def test_errors_say_who_and_how_long() -> None:
