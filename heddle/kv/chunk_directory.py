@@ -314,8 +314,8 @@ class ChunkDirectory:
             self._remove(self._entries[key])
         return tuple(keys)
 
-    def check(self) -> None:
-        """Assert every invariant; for tests."""
+    def check(self) -> int:
+        """Assert every invariant; return the bytes reserved for loads under way. For tests."""
         for tier in (self.host, self.disk):
             assert 0 <= tier.bytes_used <= tier.bytes_max, "a budget is exceeded"
         for key, entry in self._entries.items():
@@ -325,6 +325,7 @@ class ChunkDirectory:
         for keys in (*self._by_alias.values(), *self._by_source.values()):
             assert keys, "an index has kept an empty list"
             assert keys.keys() <= self._entries.keys(), "an index names an entry that is gone"
+        return sum(entry.nbytes for entry in self._entries.values() if entry.is_loading)
 
     def _at(self, probe: Probe) -> _Entry | None:
         if probe.kind is not HitKind.ALIAS:
@@ -347,6 +348,10 @@ class ChunkDirectory:
     def _make_room(
         self, tier: Tier, nbytes: int, heat_max: float, *, spares_ahead: bool = True
     ) -> tuple[bytes, ...] | None:
+        """Evict what a full tier can best do without, and return it; None = there is no room.
+
+        Nothing is copied on the way: what is to be on disk was written there when it came in.
+        """
         ledger = self.host if tier is Tier.HOST else self.disk
         evicted = ledger.victims(nbytes, heat_max, partial(self._is_held, tier, spares_ahead))
         for key in evicted or ():

@@ -404,10 +404,12 @@ class ChunkStore:
         return () if self._settings.directory is None or problem is None else (problem,)
 
     def check(self) -> None:
-        """Assert that every tensor is accounted for; no thread may use the store meanwhile."""
-        self._directory.check()
-        held = sum(stored.kv.nbytes for stored in self._host.values())
-        assert held == self._directory.host.bytes_used, "host memory is counted wrongly"
+        """Assert that every tensor is accounted for, loads under way as well; for tests."""
+        with self._lock:
+            reserved = self._directory.check()
+            held = sum(stored.kv.nbytes for stored in self._host.values())
+            counted = self._directory.host.bytes_used
+        assert held + reserved == counted, "host memory is counted wrongly"
 
     def flush(self) -> None:
         """Wait until all that was put before is on disk, or refused by it."""

@@ -970,6 +970,15 @@ def test_many_threads_at_once_keep_the_books(tmp_path):
     assert on_disk == store.stats().disk_bytes <= 5 * FILE_BYTES
 
 
+def test_the_books_are_right_while_an_entry_is_loaded(tmp_path):
+    filled(tmp_path, 1)
+    with opened(tmp_path, load_bytes_per_s=ENTRY_BYTES / 10.0) as store:
+        found = look(store, 1)
+        assert store.fetch(found.record.key) is Fetch.LOADING
+        store.check()
+        store.release(found.record.key)
+
+
 def test_a_prediction_counts_bytes_and_what_is_fetched_before(tmp_path):
     filled(tmp_path, 1, 2, 3)
     with opened(tmp_path, load_bytes_per_s=ENTRY_BYTES / 10.0) as store:
