@@ -33,6 +33,7 @@ from heddle.cli.start_server import start_server
 from heddle.cli.workflow_source import load_connectors, load_workflow
 from heddle.core.errors import ConfigError
 from heddle.corpus.place import CorpusPlace
+from heddle.hosts.memory.started import keep_started
 from heddle.server.drain import CLOSING_S, Drain
 from heddle.server.http_config import HttpConfig
 from heddle.server.keys.key_file import read_keys
@@ -145,6 +146,7 @@ def run(options: argparse.Namespace) -> int:
             print(_greeting(config.place, listener, front), flush=True)
             await http.serve(sockets=[listener])
 
+        keep_started()
         with advertised(corpus_place(config).work, advert), asyncio.Runner() as runner:
             runner.run(greet_and_serve())
     return EXIT_LANE if http.ended_by else 0

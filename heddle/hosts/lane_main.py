@@ -28,8 +28,9 @@ from heddle.hosts.guarded_engine import GuardedEngine
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.lending.idle_flag import IdleFlag
 from heddle.hosts.library_words import check_libraries, device_problem
+from heddle.hosts.memory.resting_memory import RestingMemory
+from heddle.hosts.memory.started import uncollected_start
 from heddle.hosts.messages import FromEngine, LaneReady, LaneStart, StartFailed, ToEngine
-from heddle.hosts.resting_memory import RestingMemory
 from heddle.hosts.turns import Turns
 from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed, Framing, MessageTooLarge
@@ -133,12 +134,13 @@ def main() -> None:
         pulse = Pulse(channel, start.heartbeat_s)
         pulse.start()
         try:
-            spec = _spec(start)
-            idle = _opened(spec.idle_flag)
-            if idle is not None:
-                idle.set(is_idle=False)
-            engines = _build(spec, start.epoch, pulse)
-            _borrow(spec)
+            with uncollected_start():
+                spec = _spec(start)
+                idle = _opened(spec.idle_flag)
+                if idle is not None:
+                    idle.set(is_idle=False)
+                engines = _build(spec, start.epoch, pulse)
+                _borrow(spec)
         except Exception as error:
             if not isinstance(error, HeddleError):
                 _log.exception("lane %s could not start", name)

@@ -4,6 +4,7 @@ A text starting with `!` is an order to the engine; any other is embedded as `te
 says, so that a test can compute the right answer by itself.
 """
 
+import gc
 import os
 import signal
 import threading
@@ -31,6 +32,7 @@ RAISE = "!raise"  # the step raises
 FAIL = "!fail"  # the engine fails the task by itself
 STREAM = "!stream"  # followed by a count: one Progress a step
 WHERE = "!where"  # answered with a ToolResult of pid, cores and thread variables
+KEPT = "!kept"  # answered with whether collections run, and how many objects they leave out
 FORK = "!fork"  # starts a child process that would outlive the lane
 UNPICKLABLE = "!unpicklable"  # answered with a result that can't be sent
 UNREADABLE = "!unreadable"  # answered with a result that can be sent and not be read
@@ -132,6 +134,8 @@ class EchoEngine:
             return Done(task.task_id, ToolResult(Unreadable()))
         if first == FORK:
             return Done(task.task_id, ToolResult(_fork_sleeper()))
+        if first == KEPT:
+            return Done(task.task_id, ToolResult((gc.isenabled(), gc.get_freeze_count())))
         if first == WHERE:
             names = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS")
             facts = (os.getpid(), sorted(os.sched_getaffinity(0)), [os.environ[n] for n in names])

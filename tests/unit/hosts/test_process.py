@@ -34,6 +34,7 @@ from tests.helpers.echo_engine import (
     FREEZE,
     GRIND,
     HANG,
+    KEPT,
     KINDS,
     RAISE,
     STREAM,
@@ -217,6 +218,15 @@ def test_cores_threads_and_process_are_as_asked() -> None:
         assert cpus == [cpu]
         assert threads == ["1", "1"]
     assert os.sched_getaffinity(0) == mine
+
+
+def test_what_a_lanes_start_has_made_is_left_out_of_collections() -> None:
+    with running() as lane:
+        reader = PortReader(lane.ports["echo"])
+        lane.ports["echo"].send(admit(1, KEPT))
+        is_collecting, kept = value(reader.endings(1)[0])
+    assert is_collecting
+    assert kept > 10_000  # numpy's alone
 
 
 @pytest.mark.skipif(bool(binding_problem()), reason="memory policies are refused here")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from heddle.hosts.resting_memory import REST_S
+from heddle.hosts.memory.resting_memory import REST_S
 from tools.attacks.configuration import KV_REUSE
 from tools.attacks.exchange import Request
 from tools.attacks.ground import Ground

@@ -4,7 +4,7 @@ import ctypes
 
 import pytest
 
-from heddle.hosts.resting_memory import GROWTH_BYTES_MIN, REST_S, RestingMemory
+from heddle.hosts.memory.resting_memory import GROWTH_BYTES_MIN, REST_S, RestingMemory
 
 
 class Heap:

@@ -1,0 +1,1 @@
+"""The memory of a process: left out of collections once it has started, given back at rest."""
