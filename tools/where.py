@@ -39,6 +39,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD: Final = re.compile(r"[^\W_]+")
 _PARAGRAPH: Final = re.compile(r"\n\n|\n(?=\|)|\n(?=- )")
 _FILE: Final = re.compile(rf"`(?:{PACKAGE}/)?([\w/]+\.(?:py|c|h))\b")
+_RAISES: Final = re.compile(r"^Raises:(?s:.*?)(?=\n\n|\Z)", re.MULTILINE)
 _COMMENT_LINE: Final = re.compile(r"#[ :]")
 _COMMENT_BEHIND: Final = re.compile(r"\s#:? (.*)$")
 _C_COMMENT: Final = re.compile(r"^(?://|/\*| \*/?)|\*/$", re.MULTILINE)
@@ -70,8 +71,13 @@ class Said(NamedTuple):
     @property
     def summary(self) -> str:
         """The first paragraph of the prose, in one line that may be cut."""
-        line = " ".join(self.prose.split("\n\n")[0].split())
-        return line if len(line) <= SUMMARY_CHARS_MAX else f"{line[:SUMMARY_CHARS_MAX]} ..."
+        return _one_line(self.prose.split("\n\n")[0])
+
+    @property
+    def refusals(self) -> str:
+        """What the prose says that it raises, in one line that may be cut; "" = nothing."""
+        found = _RAISES.search(self.prose)
+        return "" if found is None else _one_line(found[0])
 
     @property
     def place(self) -> str:
@@ -149,10 +155,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(file[0].file)
         for one in file:
             print(f"  {one.place}  {one.name if one.line else ''}\n      {one.summary}")
+            if one.refusals:
+                print(f"      {one.refusals}")
     return 0 if found else 1
 
 
-def _inside(file: str, lines: list[str], parent: ast.AST, prefix: str) -> Iterator[Said]:
+def _inside(
+    file: str, lines: list[str], parent: ast.Module | ast.ClassDef, prefix: str
+) -> Iterator[Said]:
     for node in ast.iter_child_nodes(parent):
         if isinstance(node, _Definition):
             name, prose = f"{prefix}{node.name}", ast.get_docstring(node) or ""
@@ -160,6 +170,8 @@ def _inside(file: str, lines: list[str], parent: ast.AST, prefix: str) -> Iterat
                 yield Said(file, node.lineno, name, prose)
                 yield from _inside(file, lines, node, f"{name}.")
             else:
+                if node.name == "__init__":
+                    prose = prose or ast.get_docstring(parent) or ""
                 code = "\n".join(lines[node.lineno - 1 : node.end_lineno])
                 yield Said(file, node.lineno, name, prose, code)
 
@@ -175,6 +187,11 @@ def _comment_at(lines: Sequence[str], number: int) -> str:
 def _indexed(one: Said, about: dict[str, str]) -> str:
     """Return the words that a place is found by: its file says what a definition is part of."""
     return _split(f"{one.file} {one.name} {about.get(one.file, '')} {one.prose} {one.code}")
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SUMMARY_CHARS_MAX else f"{line[:SUMMARY_CHARS_MAX]} ..."
 
 
 def _split(text: str) -> str:
