@@ -13,7 +13,8 @@ class PageChain:
     """The chain of page digests of one prompt: each names its page and all before it.
 
     digest(i) = sha256(digest(i - 1) + tokens of page i), and digest(-1) binds the model and the
-    tenant, so a hit means the same model, tenant and tokens from position 0 on.
+    cache salt, which keeps tenants apart: a hit means the same model, salt and tokens from
+    position 0 on.
     """
 
     def __init__(self, fingerprint: str, salt: str, page_size: int) -> None:

@@ -43,10 +43,10 @@ class Readiness:
     requests: RequestTable
 
     def open_region(self, request: Request, entries: tuple[NodeId, ...], now_s: float) -> None:
-        """Add the primitives that static edges reach from these nodes.
+        """Add the primitives that static edges reach from these nodes; stop an endless loop.
 
         Raises:
-            WorkflowError: the request has run more nodes than its workflow allows.
+            WorkflowError: the request has run more nodes than its workflow's `max_steps`.
         """
         optimize = request.optimizations is not Optimizations.OFF
         plan = self.planner.plan(

@@ -79,7 +79,11 @@ def parse_pdf(path: Path, limits: ParseLimits) -> Iterator[Document]:
 def _read(
     content: bytes, path: Path, limits: ParseLimits
 ) -> tuple[str, list[str], list[tuple[int, str, int]]]:
-    """Return the title, the pages' texts, and bookmarks: level from 1, words, page from 0."""
+    """Return the title, the pages' texts, and bookmarks: level from 1, words, page from 0.
+
+    Raises:
+        InputError: the PDF needs a password, or can't be read.
+    """
     from pypdfium2 import PdfDocument, PdfiumError  # late: only those who index PDFs pay for it
 
     try:

@@ -1,4 +1,6 @@
-"""Equal chunks: embedded once and found once. Every function runs inside the caller's transaction.
+"""Equal chunks, or copies: embedded once, and found as one passage.
+
+Every function runs inside the caller's transaction.
 
 Chunks are equal if title, text, tenant and collection are. A vector is computed for one of them and
 copied to the others. When a document becomes live, a chunk of it that equals one which a search

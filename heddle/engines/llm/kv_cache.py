@@ -53,7 +53,7 @@ class KvCache:
         return Row(self._page_size)
 
     def new_chain(self, salt: str) -> PageChain:
-        """Return the digest chain of a prompt of this tenant."""
+        """Return the digest chain of a prompt; only prompts with the same salt share pages."""
         return PageChain(self._fingerprint, salt, self._page_size)
 
     def cached_tokens(self, sequence: Sequence, token_ids: list[int]) -> int:

@@ -1,4 +1,4 @@
-"""A model from its files, by transformers."""
+"""An LLM from the files of its Hugging Face directory, by transformers."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ def load_model(
     config: Any,  # noqa: ANN401 - transformers' class
     dtype: torch.dtype | str,
 ) -> Any:  # noqa: ANN401 - transformers' class
-    """Return the model in evaluation mode; every weight must come from the files.
+    """Return the model in evaluation mode; refuse files that lack one of its tensors.
 
     Args:
         model_dir: where they are.
