@@ -72,22 +72,6 @@ class Passage:
         """Whether its request brought it: no corpus holds it, and nothing of it is kept."""
         return self.chunk_id >= OWN_CHUNK_MIN
 
-    def at_distance(self, distance: float) -> "Passage":
-        """Return it as a search found it; `dataclasses.replace` takes twice as long."""
-        return Passage(
-            self.chunk_id,
-            self.document_id,
-            self.title,
-            self.text,
-            distance,
-            self.position,
-            self.tenant,
-            self.collection,
-            self.place,
-            self.copies,
-            self.score,
-        )
-
     def precedes(self, other: "Passage") -> bool:
         """Whether the other passage is the next chunk of the same document."""
         owner = (self.document_id, self.tenant, self.collection)

@@ -256,7 +256,7 @@ class PrefillPayload:
     def ridden(self, load_id: int | None, written: tuple[int, ...]) -> "PrefillPayload":
         """Return it as it is sent with its decode, which goes on behind what is `written`.
 
-        `dataclasses.replace` takes twice as long.
+        `dataclasses.replace` takes longer.
         """
         return PrefillPayload(
             (*self.segments, Segment(written)) if written else self.segments,

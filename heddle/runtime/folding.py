@@ -230,7 +230,24 @@ def _passages(
     if passages is None:
         return tuple(Passage(chunk_id, "", "", "", d) for chunk_id, d in nearest.items())
     found = (p for p in passages.passages(list(nearest)) if p.tenant in ("", tenant))
-    return tuple(p.at_distance(nearest[p.chunk_id]) for p in found)
+    return tuple(_at_distance(p, nearest[p.chunk_id]) for p in found)
+
+
+def _at_distance(passage: Passage, distance: float) -> Passage:
+    """Return a passage as a search found it, in less time than `dataclasses.replace` takes."""
+    return Passage(
+        passage.chunk_id,
+        passage.document_id,
+        passage.title,
+        passage.text,
+        distance,
+        passage.position,
+        passage.tenant,
+        passage.collection,
+        passage.place,
+        passage.copies,
+        passage.score,
+    )
 
 
 def _fused(hits: Sequence[Hits], topk: int, receipt: ReceiptDraft) -> dict[int, float]:

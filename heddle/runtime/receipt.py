@@ -19,7 +19,7 @@ from heddle.core.results import (
 from heddle.core.tasks import Optimizations
 
 
-@dataclass(slots=True)  # a frozen one takes three times as long to make
+@dataclass(slots=True)  # a frozen one takes longer to make
 class Span:
     """The times of one primitive, from the request's arrival [s]; nothing changes it.
 

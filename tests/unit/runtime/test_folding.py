@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from heddle.core.counts import SearchCounts
 from heddle.core.errors import InternalError
+from heddle.core.passages import Passage, Place
 from heddle.core.payloads import Sampling
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import (
@@ -109,6 +110,17 @@ class TestHits:
     def test_passages_are_looked_up_and_keep_their_distance(self):
         (found,), _ = fold_hits(hits([[5]], [[0.5]]), passages=FakePassages())
         assert (found.title, found.distance) == ("t5", 0.5)
+
+    def test_all_else_of_a_passage_stays(self):
+        place = Place("notes/mill.txt", 2, ("Mills",), 3, 9)
+        stored = Passage(5, "d", "t", "x", 0.0, 3, "", "c", place, 2, 0.75)
+
+        class Kept(FakePassages):
+            def passages(self, chunk_ids):
+                return [stored]
+
+        (found,), _ = fold_hits(hits([[5]], [[0.5]]), passages=Kept())
+        assert found == replace(stored, distance=0.5)
 
     def test_chunks_deleted_meanwhile_are_left_out(self):
         class Forgetful(FakePassages):
