@@ -142,6 +142,13 @@ def _is_utf8(path: Path) -> bool:
 def _existing(path: Path) -> Path:
     try:
         return path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        # RuntimeError is how Python 3.11 reports links that form a loop.
+    except FileNotFoundError as error:
         raise InputError(f"{path}: no such file or directory; check the path") from error
+    except PermissionError as error:
+        raise InputError(
+            f"{path}: no permission to look there; change the modes or owners of its folders"
+        ) from error
+    except OSError as error:
+        raise InputError(f"{path}: can't be looked at: {error.strerror or error}") from error
+    except RuntimeError as error:  # how Python 3.11 reports them
+        raise InputError(f"{path}: its links form a loop") from error

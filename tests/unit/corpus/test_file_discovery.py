@@ -68,6 +68,33 @@ def test_a_missing_path(tmp_path):
         find_files([tmp_path, tmp_path / "absent"])
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (PermissionError(13, "Permission denied"), "there: no permission to look there; change"),
+        (OSError(5, "Input/output error"), "there: can't be looked at: Input/output error"),
+    ],
+)
+def test_a_path_that_the_system_refuses(error: OSError, said: str, tmp_path, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Path, "resolve", refuse)
+    with pytest.raises(InputError, match=said):
+        find_files([tmp_path / "there"])
+
+
+def test_a_path_whose_name_is_too_long(tmp_path):
+    with pytest.raises(InputError, match="can't be looked at: File name too long"):
+        find_files([tmp_path / ("a" * 300)])
+
+
+def test_a_link_to_itself(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(InputError, match=r"loop: (its links form a loop|can't be looked at)"):
+        find_files([tmp_path / "loop"])
+
+
 def test_links_out_of_the_folder_are_left_unless_asked_for(tmp_path):
     tree(tmp_path, "docs/one.txt", "others/secret.txt", "others/deep/more.md")
     (tmp_path / "docs/link.txt").symlink_to(tmp_path / "others/secret.txt")
