@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
+from shlex import quote
 from ssl import SSLContext
 from types import FrameType
 from typing import Any, NoReturn
@@ -226,10 +227,13 @@ def _greeting(place: CorpusPlace | None, listener: socket.socket, front: HttpCon
     scheme = "http" if front.tls_cert is None else "https"
     url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
     body = '{"question": "your question", "stream": true}'
+    ask = f"{url}/v1/ask"
+    # One's own certificate is no known authority's; curl trusts any that it is given.
+    trusted = f"--cacert {quote(str(front.tls_cert))} " if front.tls_cert is not None else ""
     key = '-H "Authorization: Bearer $HEDDLE_API_KEY" ' if front.api_key_file else ""
     return (
         f"serving {place} at {url} (Ctrl-C stops)\n"
-        f"ask it:  curl -N {url}/v1/ask {key}-H 'Content-Type: application/json' -d '{body}'\n"
+        f"ask it:  curl -N {trusted}{ask} {key}-H 'Content-Type: application/json' -d '{body}'\n"
         f"clients of OpenAI's API: base URL {url}/v1, model corpus"
     )
 

@@ -96,12 +96,15 @@ def test_the_greeting_names_the_real_port(host: str, shown: str):
 
 def test_the_greeting_names_the_header_of_keys_and_https():
     plain = HttpConfig(port=0)
-    closed = HttpConfig(port=0, api_key_file="keys.toml", tls_cert="cert.pem", tls_key="key.pem")
+    files = {"api_key_file": "keys.toml", "tls_cert": "my cert.pem", "tls_key": "key.pem"}
+    closed = HttpConfig(port=0, **files)
     with _bound_socket(plain) as listener:
         said = _greeting(Path("corpus"), listener, closed)
-        assert "Authorization" not in _greeting(Path("corpus"), listener, plain)
+        simple = _greeting(Path("corpus"), listener, plain)
+    assert "Authorization" not in simple
+    assert "--cacert" not in simple
     assert '-H "Authorization: Bearer $HEDDLE_API_KEY" -H' in said
-    assert " https://127.0.0.1:" in said
+    assert "curl -N --cacert 'my cert.pem' https://127.0.0.1:" in said
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "::ffff:0.0.0.0"])
