@@ -90,7 +90,7 @@ PARTS: Final = (
         "workflows-light",
         "benchmarks.gpu.workflow_load:light",
         "workflows, light searches",
-        110,
+        180,
         _SEARCHES,
     ),
     Part(
@@ -118,7 +118,7 @@ PARTS: Final = (
         "workflows-pairs",
         "benchmarks.gpu.workflow_load:pairs",
         "two workflows at a time",
-        190,
+        300,
         _SEARCHES,
     ),
     Part(
