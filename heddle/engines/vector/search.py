@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from heddle.core.counts import SearchCounts
 from heddle.core.payloads import SearchPayload
-from heddle.core.results import Hits, RankedHits
+from heddle.core.results import Hits, RankedHits, RecallEstimate
 from heddle.core.tasks import Priority
 from heddle.engines.vector.corpus.allowed import Allowed
 
@@ -62,8 +62,8 @@ class RunningSearch(ABC):
             self.notes = (*self.notes, words)
 
     @abstractmethod
-    def hits(self) -> Hits:
-        """Return the final result, without the notes and the recall of its index."""
+    def hits(self, notes: tuple[str, ...] = (), recall: RecallEstimate | None = None) -> Hits:
+        """Return the final result, with the notes and the recall of its index."""
 
     def nothing(self) -> SortedHits:
         """Return what its rows have found before the first of them has ended."""

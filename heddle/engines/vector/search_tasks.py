@@ -224,8 +224,7 @@ class SearchTasks(Generic[S]):
         return RankedHits(np.full(shape, -1, np.int64), np.full(shape, np.inf, np.float32))
 
     def _hits(self, search: S) -> Hits:
-        notes = (*self.notes, *search.notes)
-        return replace(search.hits(), notes=notes, by_words=search.by_words, recall=self.recall)
+        return search.hits((*self.notes, *search.notes), self.recall)
 
     def _forget(self, search: S) -> None:
         del self.running[search.task_id]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from heddle.core.results import Hits
+from heddle.core.results import Hits, RecallEstimate
 from heddle.engines.vector.search import RunningSearch
 
 
@@ -18,7 +18,15 @@ class DatabaseSearch(RunningSearch):
         """What orders searches that wait: class, then arrival."""
         return self.priority, self.arrival
 
-    def hits(self) -> Hits:
-        """Return the final result."""
+    def hits(self, notes: tuple[str, ...] = (), recall: RecallEstimate | None = None) -> Hits:
+        """Return the final result, with the notes and the recall of its index."""
         distances, labels = self.found or self.nothing()
-        return Hits(labels, distances, revision=self.revision, searched_by=self.searched_by)
+        return Hits(
+            labels,
+            distances,
+            revision=self.revision,
+            notes=notes,
+            by_words=self.by_words,
+            recall=recall,
+            searched_by=self.searched_by,
+        )

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from heddle.core.frames import Progress
 from heddle.core.payloads import SearchPayload
-from heddle.core.results import Hits
+from heddle.core.results import Hits, RecallEstimate
 from heddle.core.search_scope import EVERYBODYS
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.search import RunningSearch, SortedHits, search_refusal
@@ -75,10 +75,10 @@ class GraphSearch(RunningSearch):
         del self.rows_of[slot]
         self.rows_done += 1
 
-    def hits(self) -> Hits:
-        """Return the final result."""
+    def hits(self, notes: tuple[str, ...] = (), recall: RecallEstimate | None = None) -> Hits:
+        """Return the final result, with the notes and the recall of its index."""
         distances, labels = self.found or self.nothing()
-        return Hits(labels, distances, self.counts, self.revision)
+        return Hits(labels, distances, self.counts, self.revision, notes, self.by_words, recall)
 
     def progress(self, fraction: float) -> Progress:
         """Return the hits so far."""

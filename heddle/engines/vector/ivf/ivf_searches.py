@@ -94,6 +94,8 @@ class IvfSearches:
         self._clock, self._order = clock, order
         self._slots = slots
         self._waiting: dict[int, IvfSearch] = {}  # those with rows that have no slot
+        self._counted: NDArray[np.int64] | None = None  # the lists' sizes, summed to `_vectors`
+        self._vectors = 0
         self._substages = Substages(tasks, corpus, stops, finality, lists_per_step)
 
     @property
@@ -109,7 +111,10 @@ class IvfSearches:
     @property
     def vectors(self) -> int:
         """Vectors in the index."""
-        return int(self._corpus.scanner.list_sizes.sum())
+        sizes = self._corpus.scanner.list_sizes
+        if sizes is not self._counted:
+            self._counted, self._vectors = sizes, int(sizes.sum())
+        return self._vectors
 
     @property
     def rows_in_flight(self) -> int:
@@ -208,8 +213,8 @@ class IvfSearches:
 
     def _scans_s(self, lists: int, rows: int) -> float:
         """Return how long rows should take to scan lists of the average size [s]."""
-        sizes = self._corpus.scanner.list_sizes
-        vectors = lists * float(sizes.mean()) if len(sizes) else 0.0
+        nlist = len(self._corpus.scanner.list_sizes)
+        vectors = lists * (self.vectors / nlist) if nlist else 0.0
         return self._tasks.costs.predict_s({"lists": lists, "vectors": vectors, "scans": rows})
 
     def _nprobe(self, payload: SearchPayload) -> int:

@@ -182,12 +182,16 @@ class IvfScanner:
         places = memory.codes, memory.ids, memory.sizes
         order = int(self._order)
 
-        def scan(
-            lists: NDArray[np.int64], distances: NDArray[np.float32], labels: NDArray[np.int64]
-        ) -> None:
-            scan_shared(*places, bits, queries, lists, distances, labels, order)
-
-        self._team.scan(scan, memory.bytes_of, lists, distances, labels)
+        # A lambda, for annotations of a function made here would be evaluated in each step.
+        self._team.scan(
+            lambda lists, distances, labels: scan_shared(
+                *places, bits, queries, lists, distances, labels, order
+            ),
+            memory.bytes_of,
+            lists,
+            distances,
+            labels,
+        )
 
     def hits(
         self,

@@ -26,7 +26,7 @@ class ListScanner(Protocol):
 
     @property
     def list_sizes(self) -> NDArray[np.int64]:
-        """Vectors in each inverted list, [nlist]."""
+        """Vectors in each inverted list, [nlist]; another array after each change."""
         ...
 
     @property

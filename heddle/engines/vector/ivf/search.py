@@ -1,12 +1,12 @@
 """A search of inverted lists, from admission to its hits. Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.frames import Progress
-from heddle.core.results import Hits
+from heddle.core.results import Hits, RecallEstimate
 from heddle.engines.vector.search import RunningSearch, SortedHits
 
 
@@ -48,11 +48,14 @@ class IvfSearch(RunningSearch):
             self.found = self.nothing()
         self.found[0][rows], self.found[1][rows] = hits
 
-    def hits(self) -> Hits:
-        """Return the final result."""
+    def hits(self, notes: tuple[str, ...] = (), recall: RecallEstimate | None = None) -> Hits:
+        """Return the final result, with the notes and the recall of its index.
+
+        Mutates: `counts`, which goes with the result.
+        """
         distances, labels = self.found or self.nothing()
-        counts = replace(self.counts, lists_probed=self.lists_probed)
-        return Hits(labels, distances, counts, self.revision)
+        self.counts.lists_probed = self.lists_probed
+        return Hits(labels, distances, self.counts, self.revision, notes, self.by_words, recall)
 
     def progress(self, rows: NDArray[np.int64], hits: SortedHits, lists_scanned: int) -> Progress:
         """Return the hits so far: finished rows as they are, and `rows` with `hits`.

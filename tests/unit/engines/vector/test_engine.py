@@ -27,9 +27,9 @@ class CountedSearch(RunningSearch):
 
     steps_left: int = 2
 
-    def hits(self):
+    def hits(self, notes=(), recall=None):
         distances, labels = self.nothing()
-        return Hits(labels, distances, revision=self.revision)
+        return Hits(labels, distances, revision=self.revision, notes=notes, by_words=self.by_words)
 
 
 class CountingMethod:
