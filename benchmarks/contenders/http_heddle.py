@@ -21,8 +21,8 @@ from heddle.core.results import FinishReason
 from heddle.core.tasks import Optimizations
 from heddle.runtime.events import Answer, TokenDelta
 from heddle.runtime.handle import Handle
-from heddle.runtime.loop_waker import shared_wakes
 from heddle.runtime.receipt import ReceiptDraft
+from heddle.runtime.turn_end import turn
 from heddle.server.bounded_connection import BoundedConnection
 from heddle.server.http import create_app
 from heddle.workflow.workflow import Workflow
@@ -89,7 +89,7 @@ class PacedServer:
 
     def _turn(self) -> None:
         now_s = self.thread.event_loop.time()
-        with shared_wakes():
+        with turn():
             while self._due and self._due[0].moment_s <= now_s:
                 self._write(heappop(self._due))
         self._arm()

@@ -1,4 +1,4 @@
-"""Commands on their way to a lane: in its socket, or waiting until it can take them."""
+"""Commands on their way to a lane: in its socket, gathered, or waiting until it can take them."""
 
 from collections import deque
 from collections.abc import Callable
@@ -17,11 +17,14 @@ class Outbox:
     Args:
         lane: the lane's name, for messages.
         ring: called when `send_next` has something to do.
+        gather: has `flush` called at the end of the thread's turn; returns whether it is in one.
     """
 
-    def __init__(self, lane: str, ring: Callable[[], None]) -> None:
+    def __init__(self, lane: str, ring: Callable[[], None], gather: Callable[[], bool]) -> None:
         self._lane = lane
         self._ring = ring
+        self._gather = gather
+        self._is_gathering = False  # a `flush` will come
         self._channel: Channel | None = None
         self._backlog: deque[ToEngine] = deque()
 
@@ -40,13 +43,26 @@ class Outbox:
     def put(self, message: ToEngine) -> str:
         """Send a message or let it wait; return why it can't be taken, or nothing."""
         channel = self._channel
-        if channel is not None and not channel.has_tail and not self._backlog:
+        is_free = channel is not None and (self._is_gathering or not channel.has_tail)
+        if channel is not None and is_free and not self._backlog:
             return self._push(channel, message)
         if len(self._backlog) >= BACKLOG_MAX and isinstance(message.command, Admit | LoadKv):
             return f"lane {self._lane} does not read: {len(self._backlog)} commands wait for it"
         self._backlog.append(message)
         self._ring()
         return ""
+
+    def flush(self) -> None:
+        """Send what was gathered, as far as the socket takes it."""
+        self._is_gathering = False
+        if self._channel is None:
+            return
+        try:
+            self._channel.flush()
+        except ChannelClosed:
+            return  # the lane's thread is about to see it, and fails the tasks
+        if self._channel.has_tail:
+            self._ring()
 
     def send_next(self) -> tuple[ToEngine, str] | None:
         """Send the oldest message that waits.
@@ -67,11 +83,10 @@ class Outbox:
 
     def _push(self, channel: Channel, message: ToEngine) -> str:
         try:
-            channel.push(message)
-        except ChannelClosed:
-            return ""  # the lane's thread is about to see it, and fails the task with the others
+            channel.keep(message)
         except Exception as error:  # pickle lets anything through that an object's hooks raise
             return f"the task can't be sent to lane {self._lane}: {type(error).__name__}: {error}"
-        if channel.has_tail:
-            self._ring()
+        self._is_gathering = self._is_gathering or self._gather()
+        if not self._is_gathering:
+            self.flush()
         return ""

@@ -47,6 +47,7 @@ from heddle.runtime.supervision import (
     lost_message,
     refused_message,
 )
+from heddle.runtime.turn_end import at_turn_end
 
 _log = logging.getLogger(__name__)
 _PLAIN_ERRORS: Mapping[str, type[HeddleError]] = {
@@ -89,7 +90,7 @@ class ProcessLane:
         self._ports = tuple(ProcessPort(self, i, engine) for i, engine in enumerate(spec.engines))
         self._lock = threading.Lock()  # guards what follows, up to the blank line
         self._epoch = 1
-        self._outbox = Outbox(spec.name, self._ring)
+        self._outbox = Outbox(spec.name, self._ring, lambda: at_turn_end(self._send_gathered))
         self._refusal = ""  # why tasks are refused; empty = they are taken
 
         self._pid: int | None = None
@@ -138,7 +139,10 @@ class ProcessLane:
             raise self._start_error
 
     def send(self, engine: int, command: Command) -> None:
-        """Send a command to one engine; never blocks. Used by the ports."""
+        """Send a command to one engine; never blocks. Used by the ports.
+
+        Those of one cycle of the runtime leave together at its end.
+        """
         port = self._ports[engine]
         with self._lock:
             if isinstance(command, Release) and command.handle.epoch != self._epoch:
@@ -149,6 +153,10 @@ class ProcessLane:
             refused = bool(refusal) and self._fail(port, command, refusal)
         if refused:
             port.wake()
+
+    def _send_gathered(self) -> None:
+        with self._lock:
+            self._outbox.flush()
 
     def close(self) -> None:
         """End the process, failing what is in flight. Takes at most `limits.close_s_max` or so."""

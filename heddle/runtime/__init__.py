@@ -9,6 +9,7 @@ The entrance
     `admission`         accepts a request or answers Busy with an estimated wait
     `handle`            the caller's end of a request: await it, iterate it, cancel it
     `loop_waker`        wakes many handles of one event loop at once
+    `turn_end`          puts off to the end of a turn what is better done once for all
     `events`            the events that a handle delivers
 
 A request in flight

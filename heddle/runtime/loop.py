@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from heddle.core.errors import Cancelled, InternalError
 from heddle.core.ports import Clock
-from heddle.runtime.loop_waker import shared_wakes
 from heddle.runtime.runtime import Runtime
+from heddle.runtime.turn_end import turn
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ class RuntimeLoop:
         if self.is_closed:
             return
         try:
-            with shared_wakes():
+            with turn():
                 wake_at_s = self.runtime.cycle(self.clock.now_s())
         except Exception as error:
             # No request may wait for its deadline because of a bug in the runtime itself.

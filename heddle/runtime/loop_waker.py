@@ -3,17 +3,17 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from weakref import WeakKeyDictionary, ref
+
+from heddle.runtime.turn_end import at_turn_end
 
 
 class LoopWaker:
     """Completes futures of one event loop, from any thread.
 
     Waking a loop writes to its pipe, and then two threads want Python's lock: both cost more than
-    all else that an event costs. So futures that are completed before the loop has had its turn
-    share a wake, and within `shared_wakes` the loop is woken once all of them are completed.
+    all else that an event costs. So futures that are completed before the loop has run again
+    share a wake, and in a `turn` the loop is woken once all of them are completed.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -34,10 +34,8 @@ class LoopWaker:
         if self._is_due:
             return
         self._is_due = True
-        if _shared.wakers is None:
+        if not at_turn_end(self.rouse):
             self.rouse()
-        else:
-            _shared.wakers.append(self)
 
     def rouse(self) -> None:
         """Have the loop complete what waits; it does nothing where the loop is closed."""
@@ -57,32 +55,6 @@ class LoopWaker:
         self._is_due = False
         while self._waiting:
             _complete(self._waiting.popleft())
-
-
-class _Shared(threading.local):
-    """The loops that a thread is to wake at the end of a `shared_wakes`; None = it is in none."""
-
-    wakers: list[LoopWaker] | None = None
-
-
-_shared = _Shared()
-
-
-@contextmanager
-def shared_wakes() -> Iterator[None]:
-    """Wake each loop once, at the end, however many of its futures this thread completes.
-
-    A step that gives each of 32 streams a token so wakes their loop when all tokens are there.
-    """
-    assert _shared.wakers is None, "wakes are shared by one block at a time"
-    wakers: list[LoopWaker] = []
-    _shared.wakers = wakers
-    try:
-        yield
-    finally:
-        _shared.wakers = None
-        for waker in wakers:
-            waker.rouse()
 
 
 def _complete(changed: "asyncio.Future[None]") -> None:

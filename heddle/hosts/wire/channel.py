@@ -7,13 +7,16 @@ import os
 import select
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable
+from itertools import islice
 
 from heddle.hosts.wire.framing import ChannelClosed, Framing
 from heddle.hosts.wire.shared_memory import NO_MORE_FDS, SharedMemory
 
 RECEIVE_BYTES = 256 * 1024
 _FDS_MAX = 16
+_PARTS_MAX = 256  # that one call takes; Linux allows 1,024
 _FD = array.array("i").itemsize
 
 
@@ -24,7 +27,7 @@ class Channel:
         sock: a connected stream socket.
         framing: the form of the messages; None = shared memory, which needs a UNIX socket.
 
-    Mutates: `push`, `flush` and `send` share a tail of bytes that the socket did not take yet.
+    Mutates: `keep`, `flush` and `send` share a tail of bytes that the socket did not take yet.
     """
 
     def __init__(self, sock: socket.socket, framing: Framing | None = None) -> None:
@@ -32,8 +35,8 @@ class Channel:
         self._socket = sock
         self._framing: Framing = SharedMemory() if framing is None else framing
         self._lock = threading.Lock()
-        self._tail = memoryview(b"")  # what the socket did not take yet ...
-        self._tail_fd = -1  # ... and the descriptor that goes with its first byte
+        # What the socket did not take yet; a descriptor goes with the first byte of its part.
+        self._tail: deque[tuple[memoryview, int]] = deque()
         self._chunk = bytearray(RECEIVE_BYTES)
         self._bell: tuple[socket.socket, socket.socket] | None = None
 
@@ -43,8 +46,8 @@ class Channel:
 
     @property
     def has_tail(self) -> bool:
-        """Whether a pushed message is not wholly in the socket yet: poll for POLLOUT and flush."""
-        return len(self._tail) > 0
+        """Whether a message is not wholly in the socket yet: poll for POLLOUT and flush."""
+        return bool(self._tail)
 
     @property
     def message_bytes_max(self) -> float:
@@ -52,30 +55,36 @@ class Channel:
         return self._framing.message_bytes_max
 
     def push(self, message: object) -> None:
-        """Send without ever blocking; what doesn't fit becomes the tail. The tail must be empty.
+        """Send without ever blocking; what doesn't fit becomes the tail.
 
         Raises: ChannelClosed, MessageTooLarge, and any error of pickle's.
         """
+        self.keep(message)
+        self.flush()
+
+    def keep(self, message: object) -> None:
+        """Append a message to the tail: the next `flush` sends it with its neighbours.
+
+        Raises: MessageTooLarge, and any error of pickle's.
+        """
         packet = self._framing.encode(message)
         with self._lock:
-            assert not self.has_tail, "pushed onto a tail"
-            self._tail, self._tail_fd = memoryview(self._framing.seal(packet.data)), packet.fd
-            self._write(socket.MSG_DONTWAIT)
+            self._tail.append((memoryview(self._framing.seal(packet.data)), packet.fd))
 
     def flush(self) -> None:
-        """Send more of the tail without blocking. Raises: ChannelClosed."""
+        """Send the tail, as far as that needs no waiting. Raises: ChannelClosed."""
         with self._lock:
-            self._write(socket.MSG_DONTWAIT)
+            while self._tail and self._write(socket.MSG_DONTWAIT):
+                pass
 
     def send(self, message: object) -> None:
         """Send and wait until the socket has taken all of it.
 
         Raises: ChannelClosed, MessageTooLarge, and any error of pickle's.
         """
-        packet = self._framing.encode(message)
+        self.keep(message)
         with self._lock:
-            self._tail, self._tail_fd = memoryview(self._framing.seal(packet.data)), packet.fd
-            while self.has_tail:
+            while self._tail:
                 self._write(0)
 
     def receive(self, *, wait_s: float = 0.0) -> list[object]:
@@ -126,8 +135,8 @@ class Channel:
         """Close the socket and what came with unread messages."""
         with self._lock:
             self._socket.close()
-            self._drop_tail_fd()
-            self._tail = memoryview(b"")
+            while self._tail:
+                _close_fd(self._tail.popleft()[1])
         for end in self._bell or ():
             end.close()
         self._framing.close()
@@ -164,26 +173,35 @@ class Channel:
             raise ChannelClosed("descriptors were lost: raise the limit on open files (ulimit -n)")
         return count, list(fds)
 
-    def _write(self, flags: int) -> None:
-        """Hand the tail to the socket; the lock is held."""
-        if not self.has_tail:
-            return
+    def _write(self, flags: int) -> bool:
+        """Hand the beginning of the tail to the socket; the lock is held.
+
+        Returns: whether all of that was taken.
+        """
+        parts, fd = [self._tail[0][0]], self._tail[0][1]
+        for data, next_fd in islice(self._tail, 1, _PARTS_MAX):
+            if next_fd >= 0:
+                break
+            parts.append(data)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))] if fd >= 0 else []
         try:
-            if self._tail_fd >= 0:
-                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._tail_fd]))
-                count = self._socket.sendmsg([self._tail], [rights], flags)
-            else:
-                count = self._socket.send(self._tail, flags)
+            count = self._socket.sendmsg(parts, rights, flags)
         except (BlockingIOError, InterruptedError):
-            return
+            return False
         except OSError as error:
             if error.errno in NO_MORE_FDS:
-                return  # too many descriptors are on their way: as if the socket were full
+                return False  # too many descriptors are on their way: as if the socket were full
             raise ChannelClosed(str(error)) from error
-        self._drop_tail_fd()
-        self._tail = self._tail[count:]
+        _close_fd(fd)
+        for part in parts:
+            self._tail.popleft()
+            if count < len(part):
+                self._tail.appendleft((part[count:], -1))
+                return False
+            count -= len(part)
+        return True
 
-    def _drop_tail_fd(self) -> None:
-        if self._tail_fd >= 0:
-            os.close(self._tail_fd)
-            self._tail_fd = -1
+
+def _close_fd(fd: int) -> None:
+    if fd >= 0:
+        os.close(fd)

@@ -7,7 +7,8 @@ from weakref import ref
 
 import pytest
 
-from heddle.runtime.loop_waker import shared_wakes, waker_of
+from heddle.runtime.loop_waker import waker_of
+from heddle.runtime.turn_end import turn
 
 
 def in_a_thread(work) -> None:
@@ -52,7 +53,7 @@ def test_wakes_may_be_shared_until_all_futures_are_completed() -> None:
         loop.call_soon_threadsafe = noted  # type: ignore[method-assign]
 
         def step() -> None:
-            with shared_wakes():
+            with turn():
                 for one in waiting:
                     waker.wake(one)
                 seen.append("all are")
@@ -132,7 +133,7 @@ def test_a_loop_that_closes_while_it_is_woken_holds_up_no_other() -> None:
     closing.call_soon_threadsafe = late  # type: ignore[method-assign]
     unheard, heard = closing.create_future(), other.create_future()
     waker = waker_of(closing)
-    with shared_wakes():
+    with turn():
         waker.wake(unheard)
         waker_of(other).wake(heard)
     other.run_until_complete(heard)

@@ -116,6 +116,20 @@ def test_more_than_the_socket_holds_goes_through_in_pieces(pair: Pair) -> None:
     assert received == parts
 
 
+def test_kept_messages_leave_together_and_each_with_its_own_buffers(pair: Pair) -> None:
+    left, right = pair
+    arrays = [np.full(INLINE_BYTES_MAX, number, np.uint8) for number in range(3)]
+    large = [np.concatenate([array, array]) for array in arrays]  # these travel beside the socket
+    messages = [large[0], "first", "second", large[1], large[2], "third"]
+    for message in messages:
+        left.keep(message)
+    assert right.receive() == []
+    left.flush()
+    assert not left.has_tail
+    for sent, got in zip(messages, receive_all(right, len(messages)), strict=True):
+        np.testing.assert_array_equal(got, sent)
+
+
 def test_a_long_pickle_does_not_fill_the_socket(pair: Pair) -> None:
     left, right = pair
     texts = ["long text " * 100_000, "another " * 100_000]
