@@ -204,9 +204,10 @@ class FrameIntake:
         if event.text:
             task.run.has_emitted = True
             request.sink(TokenDelta(task.run.primitive.node, event.text))
-            self.requests.guard(
-                request, now_s, self.pipeline.hear, request, task.run, event.text, now_s
-            )
+            if task.run.plan.items_to:  # seldom, and this is done for every token
+                self.requests.guard(
+                    request, now_s, self.pipeline.hear, request, task.run, event.text, now_s
+                )
 
 
 def _rows_of(task: TaskRun, event: Event) -> int:

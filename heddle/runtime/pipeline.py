@@ -29,9 +29,7 @@ class Pipeline:
     dispatcher: Dispatcher
 
     def hear(self, request: Request, decode: PrimitiveRun, text: str, now_s: float) -> None:
-        """Take in what a generation has written next."""
-        if not decode.plan.items_to:
-            return
+        """Take in what a generation has written next whose items others read."""
         if decode.listed is None:
             decode.listed = WrittenList()
         if decode.listed.add(text):
