@@ -1,10 +1,12 @@
 """substage: both ways to serve find the same, and its clock moves with work and arrivals only."""
 
+import time
+
 import numpy as np
 import pytest
 
 from benchmarks.ivf_step import Settings, prepared_index
-from benchmarks.substage import Query, SubStages, Whole, _with_worst, serve
+from benchmarks.substage import OwnClock, Query, SubStages, Whole, _with_worst, serve
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +73,20 @@ def test_waiting_counts_from_the_arrival():
     assert [int(one.found[i][1][0]) for i in range(5)] == [0, 1, 2, 3, 4]
     assert (np.diff(one.latencies_s) >= 0).all()
     assert one.latencies_s[-1] == one.now_s
+
+
+def test_an_engine_s_clock_stands_while_others_work(monkeypatch):
+    cpu_s = [10.0]
+    monkeypatch.setattr(time, "process_time", lambda: cpu_s[0])
+    clock = OwnClock()
+    with clock.going():
+        cpu_s[0] += 1.0
+        assert clock.now_s() == 1.0
+    cpu_s[0] += 5.0  # somebody else's step
+    with clock.going():
+        assert clock.now_s() == 1.0
+        cpu_s[0] += 2.0
+        assert clock.now_s() == 3.0
 
 
 def test_the_worse_of_two_runs_is_in_the_headline():
