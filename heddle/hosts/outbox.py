@@ -9,6 +9,7 @@ from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelClosed
 
 BACKLOG_MAX = 16_384  # commands that wait for a lane which starts or doesn't read
+GATHERED_MAX = 256  # commands that wait for the end of a turn
 
 
 class Outbox:
@@ -25,6 +26,7 @@ class Outbox:
         self._ring = ring
         self._gather = gather
         self._is_gathering = False  # a `flush` will come
+        self._gathered = 0
         self._channel: Channel | None = None
         self._backlog: deque[ToEngine] = deque()
 
@@ -54,7 +56,7 @@ class Outbox:
 
     def flush(self) -> None:
         """Send what was gathered, as far as the socket takes it."""
-        self._is_gathering = False
+        self._is_gathering, self._gathered = False, 0
         if self._channel is None:
             return
         try:
@@ -87,6 +89,7 @@ class Outbox:
         except Exception as error:  # pickle lets anything through that an object's hooks raise
             return f"the task can't be sent to lane {self._lane}: {type(error).__name__}: {error}"
         self._is_gathering = self._is_gathering or self._gather()
-        if not self._is_gathering:
+        self._gathered += 1
+        if not self._is_gathering or self._gathered == GATHERED_MAX:
             self.flush()
         return ""

@@ -65,15 +65,29 @@ def test_the_commands_of_a_turn_leave_together_in_order(
     sending = Outbox("llm", lambda: None, turn.gather)
     sending.connect(ends[0])
     turn.is_on = True
-    for number in range(300):  # more than one call of the system takes
+    for number in range(200):
         assert sending.put(cancel(number)) == ""
     assert turn.asked == 1
     assert ends[1].receive() == []
     turn.is_on = False
     sending.flush()
-    assert ends[1].receive() == [cancel(number) for number in range(300)]
-    sending.put(cancel(300))
-    assert ends[1].receive() == [cancel(300)]
+    assert ends[1].receive() == [cancel(number) for number in range(200)]
+    sending.put(cancel(200))
+    assert ends[1].receive() == [cancel(200)]
+
+
+def test_more_than_a_turn_gathers_does_not_wait_for_its_end(
+    ends: tuple[Channel, Channel], turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "GATHERED_MAX", 3)
+    sending = Outbox("llm", lambda: None, turn.gather)
+    sending.connect(ends[0])
+    turn.is_on = True
+    for number in range(5):
+        sending.put(cancel(number))
+    assert ends[1].receive() == [cancel(0), cancel(1), cancel(2)]
+    sending.flush()
+    assert ends[1].receive() == [cancel(3), cancel(4)]
 
 
 def test_what_cannot_be_pickled_is_refused_and_its_neighbours_leave(
