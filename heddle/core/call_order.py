@@ -7,7 +7,7 @@ from typing import Final
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Task
 
-AGEING_DEFAULT: Final = 0.1
+AGEING_DEFAULT: Final = 0.33
 DEPTHS_MAX: Final = 1 << 12  # levels of a graph that count; 2^41 requests still fit
 
 
@@ -41,7 +41,9 @@ class CallOrder:
 
     def __post_init__(self) -> None:
         if not self.ageing > 0:
-            raise ConfigError(f"ageing must be above 0, got {self.ageing}; default 0.1")
+            raise ConfigError(
+                f"ageing must be above 0, got {self.ageing}; default {AGEING_DEFAULT}"
+            )
 
     def rank(self, task: Task, now_s: float, own_s: float) -> float:
         """Return a call's rank: of those of its class that wait, the lowest is served first.

@@ -59,9 +59,9 @@ def replayed_s(
     """Return how long each search would have taken in steps of a budget, from sent to ended [s].
 
     The same calls are served on one engine by the rules of `plan_substage`: the lowest rank first,
-    a search that fits a step is never cut, what comes in a step waits for its end, and a search
-    has its result when the step ends that scans its last list. What lists cost that several
-    searches share is in `work_s`, as it was measured.
+    a search that fits a step is never cut, a longer one in steps of its own, what comes in a step
+    waits for its end, and a search has its result when the step ends that scans its last list.
+    What lists cost that several searches share is in `work_s`, as it was measured.
 
     Args:
         calls: searches by when they were sent.
@@ -94,7 +94,7 @@ def _step(
     left_s, step_s = budget_s, cost.step_s
     ended: list[int] = []
     for place, (rank, number, work_s) in enumerate(waiting):
-        if left_s <= 0 or left_s < work_s <= budget_s:
+        if left_s <= 0 or (left_s < work_s and (ended or work_s <= budget_s)):
             return step_s, ended, waiting[place:]
         scanned_s = min(work_s, left_s)
         step_s += cost.row_s + scanned_s

@@ -4,8 +4,9 @@ A search that just arrived then waits for the rest of a sub-stage, not of a whol
 searches end before long ones. Each sub-stage costs an overhead, and long searches end later. What
 pays depends on the load, on how the searches differ in length and on what lists they share. So
 the newest searches are replayed under each budget, with what they and a sub-stage were measured to
-take, and the budget with the smallest mean is taken whose slow searches end no later than in whole
-batches.
+take. Of the budgets whose slow searches end about as early as in whole batches, the one with the
+smallest geometric mean is taken, which counts a search that takes twice as long alike, be it short
+or long. The budget in force stays while no other is clearly better.
 
 Source: HedraRAG §4.2 (node splitting under a time budget).
 Deviates: by that replay. Eq. 1 knows neither load nor order, and counts no overhead that others
@@ -15,9 +16,9 @@ Keeps: which lists are scanned for a search, hence its exact result.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import Final
 
 from heddle.core.primitives import PrimitiveKind
@@ -34,11 +35,11 @@ REFIT_SHARE: Final = 0.2  # a budget closer than this to the one in force isn't 
 SHARES: Final = (0.25, 0.5, 1.0, 2.0)  # budgets that are tried, by the mean work of a search
 WHOLE_SHARE: Final = 4.0  # a step of whole searches; it ends at some time, for other classes' sake
 WHOLE_OVERHEADS: Final = 50.0  # nor may its overhead be more than 2 % of it
-GAIN_MIN: Final = 0.05  # of the mean: less is within what a replay is wrong by
-TAIL_MAX: Final = 1.02  # the slow searches' mean, times that in whole batches
-TAIL_SHARE: Final = 0.1
+GAIN_MIN: Final = 0.05  # by which another budget must be better: less is within a replay's error
+SLOW_MAX: Final = 1.15  # the slow searches' mean, times that in whole batches: their own spread
+SLOW_SHARE: Final = 0.1
 IDLE_MAX: Final = 0.25  # of the idle time, for overhead: a replay is too short to show queues grow
-MARGIN: Final = 1.15  # on a replayed budget: what just fitted a step must not be cut in the engine
+MARGIN: Final = 1.15  # on a share: a search of that much work must not be cut in the engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class SplitSubstages:
         if engine.calls:
             cost = self._cost(engine)
             looked_at = _for_looks(engine.calls, cost) if is_watched else None
-            best = looked_at or _replayed(engine.calls, cost)
+            best = looked_at or _replayed(_Replay(engine.calls, cost), engine.budget_s)
         elif engine.stage_s and not engine.has_lists:
             best = self._by_eq_1(engine.stage_s)
         else:
@@ -104,24 +105,55 @@ def _for_looks(calls: Sequence[SearchCall], cost: StepCost) -> _Budget | None:
     return _Budget(budget_s + beside_s, gain_s)
 
 
-def _replayed(calls: Sequence[SearchCall], cost: StepCost) -> _Budget:
-    """Return the budget that would have served these searches best."""
-    works_s = [call.work_s for call in calls]
-    work_s, beside_s = fmean(works_s), cost.step_s + cost.row_s
-    batches_s = replayed_s(calls, math.inf, cost)
+@dataclass(frozen=True, slots=True)
+class _Served:
+    """What searches take under a budget [s]: on average, typically, and the slow ones of them."""
+
+    budget_s: float
+    mean_s: float
+    typical_s: float
+    slow_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Replay:
+    calls: Sequence[SearchCall]
+    cost: StepCost
+
+    @property
+    def beside_s(self) -> float:
+        """What a step of one search costs beside its scans [s]."""
+        return self.cost.step_s + self.cost.row_s
+
+    def under(self, budget_s: float) -> _Served:
+        """Serve the searches under a budget."""
+        took_s = sorted(replayed_s(self.calls, budget_s, self.cost))
+        slow_s = fmean(took_s[-max(1, int(SLOW_SHARE * len(took_s))) :])
+        return _Served(budget_s, fmean(took_s), geometric_mean(took_s), slow_s)
+
+    def fair(self, budgets_s: Iterable[float], batches: _Served) -> Iterator[_Served]:
+        """Yield how the budgets serve that the lane has the time for, and slow searches as well."""
+        for budget_s in budgets_s:
+            if _is_idle_enough(self.calls, self.beside_s / (budget_s - self.beside_s)):
+                served = self.under(budget_s)
+                if served.slow_s <= SLOW_MAX * batches.slow_s:
+                    yield served
+
+
+def _replayed(replay: _Replay, in_force_s: float | None) -> _Budget:
+    """Return the budget that would have served the searches best; about as good, that in force."""
+    works_s, beside_s = [call.work_s for call in replay.calls], replay.beside_s
+    work_s = fmean(works_s)
     whole_s = max(WHOLE_SHARE * work_s, WHOLE_OVERHEADS * beside_s, *works_s) + beside_s
-    best, best_s = _Budget(whole_s, 0.0), fmean(replayed_s(calls, whole_s, cost))
-    enough_s = best_s * (1 - GAIN_MIN)
-    for share in SHARES:
-        if not _is_idle_enough(calls, beside_s / (share * work_s)):
-            continue
-        budget_s = share * work_s + beside_s
-        took_s = replayed_s(calls, budget_s, cost)
-        mean_s = fmean(took_s)
-        if mean_s < min(best_s, enough_s) and _tail(took_s) <= TAIL_MAX * _tail(batches_s):
-            best = _Budget(MARGIN * budget_s, fmean(batches_s) - mean_s)
-            best_s = mean_s
-    return best
+    batches, whole = replay.under(math.inf), replay.under(whole_s)
+    cuts = (in_force_s,) if in_force_s is not None and beside_s < in_force_s < whole_s else ()
+    kept = next(replay.fair(cuts, batches), whole)
+    tried = replay.fair((MARGIN * (share * work_s + beside_s) for share in SHARES), batches)
+    best = min((whole, *tried), key=lambda served: served.typical_s)
+    if best.typical_s > (1 - GAIN_MIN) * kept.typical_s:
+        best = kept
+    gain_s = 0.0 if best is whole else max(0.0, batches.mean_s - best.mean_s)
+    return _Budget(best.budget_s, gain_s)
 
 
 def _is_idle_enough(calls: Sequence[SearchCall], overhead: float) -> bool:
@@ -129,9 +161,3 @@ def _is_idle_enough(calls: Sequence[SearchCall], overhead: float) -> bool:
     works_s = [call.work_s for call in calls]
     load = sum(works_s) / max(calls[-1].sent_s - calls[0].sent_s, *works_s)
     return load * overhead <= IDLE_MAX * (1 - load)
-
-
-def _tail(took_s: Sequence[float]) -> float:
-    """Return the mean of the slowest tenth."""
-    slowest = sorted(took_s)[-max(1, int(TAIL_SHARE * len(took_s))) :]
-    return fmean(slowest)

@@ -1,5 +1,6 @@
 """The budget is the best of those replayed, and searches stay whole where none pays."""
 
+import math
 import random
 from statistics import fmean
 
@@ -11,9 +12,9 @@ from hypothesis import strategies as st
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Load
 from heddle.core.primitives import PrimitiveKind
-from heddle.costs.substage import SearchCall, substage_gain_s
+from heddle.costs.substage import SearchCall, StepCost, replayed_s, substage_gain_s
 from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
-from heddle.passes.split_substages import REFIT_SHARE, SplitSubstages
+from heddle.passes.split_substages import REFIT_SHARE, SLOW_MAX, SplitSubstages
 
 SEARCH = frozenset({PrimitiveKind.SEARCHING})
 COSTS = CostSnapshot("vector", 1, {"call": 4e-4, "scans": 3e-5, "lists": 1e-6})
@@ -37,6 +38,10 @@ def budget_of(load, works_s, costs=COSTS, budget_s=None, **options):
     engine = EngineView("vector", SEARCH, 1, 0, Load(), costs, 0.01, budget_s, calls(load, works_s))
     edits = SplitSubstages().apply(CycleView(0.0, (), {"vector": engine}, **options))
     return edits[0] if edits else None
+
+
+def slow_s(took_s):
+    return fmean(sorted(took_s)[-12:])
 
 
 MIXED = (0.005, 0.01, 0.02, 0.045)
@@ -67,6 +72,28 @@ class TestReplay:
         edit = budget_of(0.85, MIXED)
         assert budget_of(0.85, MIXED, budget_s=edit.budget_s * (1 + 0.9 * REFIT_SHARE)) is None
         assert budget_of(0.85, MIXED, budget_s=edit.budget_s * 2) == edit
+
+    def test_what_is_in_force_stays_while_nothing_is_clearly_better(self):
+        whole = budget_of(0.15, MIXED)
+        assert whole.gain_s == 0.0
+        assert budget_of(0.15, MIXED, budget_s=whole.budget_s) is None
+        assert budget_of(0.15, MIXED, budget_s=0.01) is None
+        assert budget_of(0.85, MIXED, budget_s=whole.budget_s) == budget_of(0.85, MIXED)
+
+    def test_a_budget_in_force_that_became_too_short_goes(self):
+        assert budget_of(0.85, MIXED, budget_s=3e-4) == budget_of(0.85, MIXED)
+
+    @given(st.floats(0.3, 0.95), st.lists(st.floats(1e-3, 0.1), min_size=1, max_size=4))
+    def test_slow_searches_pay_little_for_the_others(self, load, works_s):
+        edit = budget_of(load, works_s, budget_s=fmean(works_s) / 2)
+        if edit is None or not edit.gain_s:
+            return
+        cost = StepCost(4e-4, 3e-5)
+        batches, cut = (
+            slow_s(replayed_s(calls(load, works_s), budget_s, cost))
+            for budget_s in (math.inf, edit.budget_s)
+        )
+        assert cut <= SLOW_MAX * batches
 
     def test_between_two_tellings_nothing_moves(self):
         assert SplitSubstages().apply(view(0.1, costs=COSTS)) == ()

@@ -26,7 +26,7 @@ class Rows:
 
     Shapes: all [n], int64 but for `ranks`. `lists_left` counts clusters still to scan; a lower
     `priorities` is served first, in it the lower `ranks` (see `CallOrder`); of equals the lower
-    `arrivals`.
+    `arrivals`, which the rows of one task have in common.
     """
 
     lists_left: NDArray[np.int64]
@@ -46,8 +46,9 @@ def plan_substage(
 
     Within a priority class the row of the lowest rank goes first. A row whose whole rest costs
     less than the budget is taken whole or not at all, as cutting it would only cost; only a
-    longer one is cut. The first cluster is always taken, so a list dearer than the budget can't
-    stall the engine.
+    longer one is cut, in a step of its own task: those that end in a step don't wait for a part
+    of one that goes on. The first cluster is always taken, so a list dearer than the budget
+    can't stall the engine.
 
     Args:
         rows: the searches in flight.
@@ -67,7 +68,10 @@ def plan_substage(
     left_s = budget_s
     for first in range(0, len(order), ROWS_AT_ONCE):
         block = order[first : first + ROWS_AT_ONCE]
-        counts[block], left_s = _fill(upcoming(block), limits[block], price, left_s, budget_s)
+        may_cut = rows.arrivals[block] == rows.arrivals[order[0]]
+        counts[block], left_s = _fill(
+            upcoming(block), limits[block], may_cut, price, left_s, budget_s
+        )
         if left_s <= 0:
             break
     if not counts.any():
@@ -110,7 +114,7 @@ def plan_shared(
         fitting = int(np.searchsorted(ends_s, left_s, side="right"))
         if fitting == len(lists):
             left_s -= float(ends_s[-1]) if fitting else 0.0
-        elif ends_s[-1] <= budget_s:
+        elif ends_s[-1] <= budget_s or rows.arrivals[row] != rows.arrivals[order[0]]:
             break
         is_chosen[lists[:fitting]] = True
         if fitting < len(lists):
@@ -127,13 +131,14 @@ def _order(rows: Rows) -> NDArray[np.int64]:
 def _fill(
     lists: NDArray[np.int64],
     limits: NDArray[np.int64],
+    may_cut: NDArray[np.bool_],
     price: Price,
     left_s: float,
     budget_s: float,
 ) -> tuple[NDArray[np.int64], float]:
     """Return some rows' counts and the time that is left, 0 once a row did not fit.
 
-    Shapes: lists [m, w] and limits [m], in the order in which they are served.
+    Shapes: lists [m, w], limits and may_cut [m], in the order in which they are served.
     """
     wanted = np.arange(lists.shape[1]) < limits[:, None]
     prices_s = np.where(wanted, price(lists), 0.0)
@@ -143,6 +148,6 @@ def _fill(
     if ends_s[-1, -1] <= left_s:
         return counts, left_s - float(ends_s[-1, -1])
     cut = int(np.argmax(ends_s[:, -1] > left_s))
-    if prices_s[cut].sum() <= budget_s:
+    if prices_s[cut].sum() <= budget_s or not may_cut[cut]:
         counts[cut] = 0
     return counts, 0.0

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -47,7 +48,7 @@ def plain_plan(lists, priorities, ranks, list_s, budget_s, lists_max):
         if sum(prices) <= left_s:
             counts[i], left_s = len(prices), left_s - sum(prices)
             continue
-        if sum(prices) > budget_s:  # longer than any budget: cut
+        if sum(prices) > budget_s and i == served[0]:  # longer than any budget: cut, if alone
             counts[i] = sum(sum(prices[: n + 1]) <= left_s for n in range(len(prices)))
         break
     if served and not any(counts):
@@ -92,7 +93,22 @@ def test_what_is_shorter_than_the_budget_is_not_cut():
     rows, upcoming = make([[0] * 3, [0] * 4, [0] * 40])
     assert plan_substage(rows, upcoming, price(1.0), 5.0).tolist() == [3, 0, 0]
     rows, upcoming = make([[], [0] * 4, [0] * 40])
-    assert plan_substage(rows, upcoming, price(1.0), 5.0).tolist() == [0, 4, 1]
+    assert plan_substage(rows, upcoming, price(1.0), 6.0).tolist() == [0, 4, 0]
+
+
+def test_what_ends_does_not_wait_for_a_part_of_another_task():
+    rows, upcoming = make([[0] * 3, [0] * 40])
+    assert plan_substage(rows, upcoming, price(1.0), 5.0).tolist() == [3, 0]
+    together = replace(rows, arrivals=np.zeros(2, np.int64))
+    assert plan_substage(together, upcoming, price(1.0), 5.0).tolist() == [3, 2]
+    assert shared_plan(rows, 5.0) == [0, 1, 2]
+    assert shared_plan(together, 5.0) == [0, 1, 2, 3, 4]
+
+
+def shared_plan(rows, budget_s):
+    lists = [np.arange(3), np.arange(40)]
+    wanting = np.bincount(np.concatenate(lists))
+    return plan_shared(rows, lists.__getitem__, wanting, np.ones(40), budget_s).tolist()
 
 
 def plain_shared_plan(lists, priorities, ranks, list_s, budget_s):
@@ -104,7 +120,7 @@ def plain_shared_plan(lists, priorities, ranks, list_s, budget_s):
     for i in served:
         new = [number for number in lists[i] if number not in chosen]
         whole_s = sum(list_s[number] for number in new)
-        if left_s < whole_s <= budget_s:
+        if left_s < whole_s and (whole_s <= budget_s or i != served[0]):
             break
         for number in new:
             if list_s[number] > left_s:
