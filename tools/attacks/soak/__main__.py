@@ -1,7 +1,6 @@
 """`python -m tools.attacks.soak [--requests N] [--warm-up N] [--seed N] [--json FILE]`."""
 
 import argparse
-import re
 import sys
 import tempfile
 import threading
@@ -12,10 +11,9 @@ from typing import Final
 
 from heddle.hosts.memory.resting_memory import REST_S
 from tools.attacks.configuration import KV_REUSE
-from tools.attacks.exchange import Request
 from tools.attacks.ground import Ground
 from tools.attacks.result import publish
-from tools.attacks.served import Served, ServedError, served
+from tools.attacks.served import Served, served
 from tools.attacks.soak.footprint import Footprint, named_blocks
 from tools.attacks.soak.load import Load
 from tools.attacks.soak.trend import slope
@@ -31,8 +29,6 @@ SETTLE_TRIES: Final = 20
 SETTLE_S: Final = 0.2
 RESTED_S: Final = REST_S + 1.5  # lanes have given back what they had freed
 MB: Final = 1e6
-SCRUB_S_MAX: Final = 120  # after the warm-up; it begins a minute after the server
-SCRUBBED: Final = re.compile(rb"^heddle_corpus_scrubbed_chunks\S* [1-9]", re.MULTILINE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,11 +89,9 @@ class Soak:
     def run(self, warm_up: int, requests: int) -> None:
         """Send both parts of the load. Mutates: load and samples."""
         every = max(1, min(EVERY_MAX, requests // SAMPLES_MIN))
-        self.load.open_connections()
         if requests >= JUDGED_REQUESTS_MIN:
             self.load.fill(QUERY_TEXTS)
         self.load.send(warm_up, every, lambda _: None)
-        self._await_scrub()
         self._sample(self.load.sent)
         self.load.send(requests, every, self._sample)
 
@@ -110,14 +104,6 @@ class Soak:
         """Return what the descriptors are that were not there after the warm-up."""
         first, last = self.samples[0][1], self.samples[-1][1]
         return sorted((Counter(last.descriptors) - Counter(first.descriptors)).elements())
-
-    def _await_scrub(self) -> None:
-        """Wait for the first scrub of the corpus, which opens the last connection to it."""
-        for _ in range(SCRUB_S_MAX):
-            if SCRUBBED.search(self._server.ask(Request("GET", "/metrics")).body):
-                return
-            self._pause.wait(1.0)
-        raise ServedError(f"no scrub of the corpus has begun within {SCRUB_S_MAX} s")
 
     def _sample(self, sent: int) -> None:
         """Look at the server once its lanes have rested and the last connections are closed."""

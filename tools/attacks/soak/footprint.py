@@ -1,6 +1,7 @@
 """How much of the machine a server's processes hold."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,12 +10,15 @@ from typing import Final
 
 import psutil
 
+from heddle.corpus.sqlite.database import FILE_NAME
+
 SHARED: Final = Path("/dev/shm")
 DATABASES: Final = "PostgreSQL."  # which tests beside it may start and stop
 MEMFD: Final = "/memfd:"
 PSS: Final = "Pss:"
 KIB: Final = 1024
 UNIQUE: Final = re.compile(r":\[\d+\]$")  # of sockets and pipes
+CONNECTIONS: Final = tuple(FILE_NAME + end for end in ("", "-wal"))  # what one to a corpus opens
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +28,8 @@ class Footprint:
     Attributes:
         process_bytes: memory of each process, the server's first; pages shared by several
             processes are divided among them [bytes].
-        descriptors: what each open descriptor is, in order of its name.
+        descriptors: what each open descriptor is, in order of its name; without one connection to
+            the corpus for each thread, which opens it when it first needs it.
         memfds: mappings of nameless shared memory.
     """
 
@@ -78,9 +83,25 @@ def named_blocks(folder: Path = SHARED) -> frozenset[str]:
     return frozenset(path.name for path in folder.iterdir() if not path.name.startswith(DATABASES))
 
 
+def without_connections(descriptors: Iterable[str], threads: int) -> Iterator[str]:
+    """Leave out a connection to the corpus for each thread of a process; more of them stay."""
+    connections: Counter[str] = Counter()
+    for name in descriptors:
+        if name.endswith(CONNECTIONS):
+            connections[name] += 1
+            if connections[name] <= threads:
+                continue
+        yield name
+
+
 def _descriptors(process: Path) -> Iterator[str]:
-    """Yield what the descriptors of a process are, without numbers that differ from run to run."""
-    for descriptor in (process / "fd").iterdir():
+    """Return what the descriptors of a process are, without numbers that differ between runs."""
+    threads = sum(1 for _ in (process / "task").iterdir())
+    return without_connections(_opened(process / "fd"), threads)
+
+
+def _opened(folder: Path) -> Iterator[str]:
+    for descriptor in folder.iterdir():
         with suppress(FileNotFoundError):  # closed meanwhile
             yield UNIQUE.sub("", str(descriptor.readlink()))
 

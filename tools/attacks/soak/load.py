@@ -12,7 +12,6 @@ from tools.attacks.good_requests import GoodRequests
 from tools.attacks.served import Served
 
 CLIENTS: Final = 4
-THREADS_MAX: Final = 32
 SEEDS_A_CLIENT: Final = 1_000
 
 
@@ -55,18 +54,6 @@ class Load:
     def _drawn(self, client: int, count: int) -> Iterator[Request]:
         return (request for request, _ in islice(self._clients[client], count))
 
-    def open_connections(self) -> None:
-        """Put documents from many clients at once, so that no thread of the server does so first.
-
-        Each of its threads opens a connection to the corpus with the first document it puts, and
-        keeps it. There are at most `THREADS_MAX`, as asyncio's own.
-        """
-        documents = [
-            Request.of_json("/v1/documents", {"id": f"opening {n}", "text": f"Opening {n}."})
-            for n in range(THREADS_MAX)
-        ]
-        self._at_once(lambda n: self._send([documents[n]]), THREADS_MAX)
-
     def fill(self, texts: int) -> None:
         """Search for that many different texts, so that no cache of query vectors grows later."""
         each = -(-texts // CLIENTS)
@@ -79,8 +66,8 @@ class Load:
         ]
         self._at_once(lambda client: self._send(searches[client]))
 
-    def _at_once(self, of_client: Callable[[int], None], clients: int = CLIENTS) -> None:
-        threads = [threading.Thread(target=of_client, args=(n,)) for n in range(clients)]
+    def _at_once(self, of_client: Callable[[int], None]) -> None:
+        threads = [threading.Thread(target=of_client, args=(n,)) for n in range(CLIENTS)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -7,7 +7,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tools.attacks.soak.footprint import Footprint, memfd_mappings, named_blocks, pss_bytes
+from tools.attacks.soak.footprint import (
+    Footprint,
+    memfd_mappings,
+    named_blocks,
+    pss_bytes,
+    without_connections,
+)
 
 ROLLUP = """\
 00400000-7ffd ---p 00000000 00:00 0    [rollup]
@@ -31,6 +37,12 @@ def test_named_blocks_are_files_and_a_machine_may_have_none(tmp_path: Path) -> N
     (tmp_path / "PostgreSQL.7").touch()
     assert named_blocks(tmp_path) == {"block"}
     assert named_blocks(tmp_path / "none") == frozenset()
+
+
+def test_a_connection_a_thread_is_no_leak_and_one_more_is() -> None:
+    held = ["/c/corpus.sqlite", "/c/corpus.sqlite-wal", "socket"]
+    assert list(without_connections(held * 2, threads=2)) == ["socket", "socket"]
+    assert sorted(without_connections(held * 2, threads=1)) == sorted([*held, "socket"])
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc")
