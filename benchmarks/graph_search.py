@@ -6,10 +6,10 @@ the least effort that reaches recall@10 of 0.95.
 
 Poisson arrivals at 80 % of what static batches achieve, on virtual clocks that each engine step
 moves by the CPU time it took, the policies in turns: continuous (searches join and leave between
-steps, least slack first), static (all that wait, at most 32, answered when the last of them is
-over), one by one. All three are the same engine. Batches take the most, as they share the work
-around a search; one by one takes less than what arrives, so its queue grows for as long as the run
-lasts. Uniform: topM 32. Mixed: 90 % light (topM 24) and 10 % heavy (topM 256).
+steps, least slack first; steps are as long as the runtime's pass asks for), static (all that wait,
+at most 32, answered when the last of them is over), one by one. All three are the same engine. One
+by one takes less than what arrives, so its queue grows for as long as the run lasts. Uniform:
+topM 32. Mixed: 90 % light (topM 24) and 10 % heavy (topM 256).
 
 With `--device cuda`: graphs searched on the GPU in 256 slots, beside a full scan by torch, and
 beside cuVS CAGRA where that is installed: the passages, and synthetic sets of 1M x 384 and 10M x 96
@@ -40,7 +40,7 @@ from benchmarks.support.question_vectors import question_vectors
 from benchmarks.support.wiki_index import WikiIndex, wiki_index
 from heddle.core.commands import Admit, Steer
 from heddle.core.errors import InternalError
-from heddle.core.frames import Done
+from heddle.core.frames import Done, Load
 from heddle.core.payloads import SearchPayload
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Hits
@@ -55,6 +55,9 @@ from heddle.engines.vector.graph.graph_searches import graph_engine
 from heddle.engines.vector.graph.live_graph import LiveGraph
 from heddle.engines.vector.graph.search import GraphSearch
 from heddle.engines.vector.graph.worker import NumbaWorker
+from heddle.passes.cycle_view import CycleView, EngineView, SetBudget
+from heddle.passes.split_substages import SplitSubstages
+from heddle.runtime.lane import smoothed_s
 
 K: Final = 10
 M, EF_CONSTRUCTION = 16, 200  # of hnswlib and FAISS HNSW: 32 edges a node, as ours
@@ -336,10 +339,10 @@ def _in_turns(
 def _continuous(
     engine: SearchEngine[GraphSearch], queries: NDArray[np.float32], stream: list[Arrival]
 ) -> Run:
-    """Admit what has come before each step."""
+    """Admit what has come before each step; steps are as long as the runtime would have them."""
     ends_s = [math.inf] * len(stream)
     waiting = deque(enumerate(stream))
-    now_s = 0.0
+    now_s, budget = 0.0, StepBudget()
     while waiting or engine.has_work:
         if not engine.has_work:
             now_s = max(now_s, waiting[0][1].at_s)
@@ -352,8 +355,37 @@ def _continuous(
         for event in events:
             assert _hits(event)
             ends_s[event.task_id] = now_s
+            budget.learn(now_s - stream[event.task_id].at_s)
+        if (moved_s := budget.moved_s()) is not None:
+            engine.apply(Steer(budget_s=moved_s))
         yield now_s
     return ends_s
+
+
+class StepBudget:
+    """How long a step may be, by what searches take: the runtime's pass, which works beside a lane.
+
+    Mutates: `learn` what a search took, `moved_s` the budget in force.
+    """
+
+    def __init__(self) -> None:
+        self._pass = SplitSubstages()
+        self._stage_s: float | None = None
+        self._in_force_s: float | None = None
+
+    def learn(self, took_s: float) -> None:
+        """Fold in how long a search took from its arrival [s]."""
+        self._stage_s = smoothed_s(self._stage_s, took_s)
+
+    def moved_s(self) -> float | None:
+        """Return the budget where it has moved by enough to be sent [s]."""
+        kinds = frozenset({PrimitiveKind.SEARCHING})
+        lane = EngineView("graph", kinds, 1, 0, Load(), None, self._stage_s, self._in_force_s)
+        for edit in self._pass.apply(CycleView(0.0, (), {lane.name: lane})):
+            assert isinstance(edit, SetBudget)
+            self._in_force_s = edit.budget_s
+            return edit.budget_s
+        return None
 
 
 def _batches(
