@@ -67,7 +67,7 @@ def replayed_s(
         calls: searches by when they were sent.
         budget_s: the length of a step, above 0 [s]; inf = every step scans all that is there.
         cost: of a step.
-        ageing: as in `CallOrder`.
+        ageing: as in `CallOrder`; inf = the first that came is served first.
     """
     waiting: list[tuple[float, int, float]] = []  # rank, number, work left: the lowest rank first
     took_s = [0.0] * len(calls)

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from statistics import fmean, geometric_mean
 from typing import Final
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder, FirstServed
 from heddle.core.primitives import PrimitiveKind
 from heddle.costs.substage import (
     SearchCall,
@@ -48,9 +49,11 @@ class SplitSubstages:
 
     The default is about what `heddle bench ivf-step` shows for steps of 2 ms: what they add to one
     call, by their number. A lane's own fit may say more; less would be the engine's part alone.
+    `order` is whose search the engines serve first; that of requests is replayed as arrivals.
     """
 
     overhead_s: float = 4e-4
+    order: CallOrder = SHORTEST_FIRST
     name: str = "split_substages"
 
     def apply(self, view: CycleView) -> tuple[Edit, ...]:
@@ -66,7 +69,9 @@ class SplitSubstages:
         if engine.calls:
             cost = self._cost(engine)
             looked_at = _for_looks(engine.calls, cost) if is_watched else None
-            best = looked_at or _replayed(_Replay(engine.calls, cost), engine.budget_s)
+            best = looked_at or _replayed(
+                _Replay(engine.calls, cost, self._ageing), engine.budget_s
+            )
         elif engine.stage_s and not engine.has_lists:
             best = self._by_eq_1(engine.stage_s)
         else:
@@ -76,6 +81,11 @@ class SplitSubstages:
             if moved < REFIT_SHARE:
                 return None
         return SetBudget(engine.name, best.budget_s, best.gain_s)
+
+    @property
+    def _ageing(self) -> float:
+        is_shortest = self.order.first is FirstServed.SHORTEST
+        return self.order.ageing if is_shortest else math.inf
 
     def _cost(self, engine: EngineView) -> StepCost:
         costs = {} if engine.costs is None else engine.costs.coefficients_s
@@ -119,6 +129,7 @@ class _Served:
 class _Replay:
     calls: Sequence[SearchCall]
     cost: StepCost
+    ageing: float
 
     @property
     def beside_s(self) -> float:
@@ -127,7 +138,7 @@ class _Replay:
 
     def under(self, budget_s: float) -> _Served:
         """Serve the searches under a budget."""
-        took_s = sorted(replayed_s(self.calls, budget_s, self.cost))
+        took_s = sorted(replayed_s(self.calls, budget_s, self.cost, self.ageing))
         slow_s = fmean(took_s[-max(1, int(SLOW_SHARE * len(took_s))) :])
         return _Served(budget_s, fmean(took_s), geometric_mean(took_s), slow_s)
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from heddle.core.call_order import SHORTEST_FIRST, CallOrder, FirstServed
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Load
 from heddle.core.primitives import PrimitiveKind
@@ -34,9 +35,10 @@ def calls(load, works_s, count=128, seed=0):
     return tuple(found)
 
 
-def budget_of(load, works_s, costs=COSTS, budget_s=None, **options):
+def budget_of(load, works_s, costs=COSTS, budget_s=None, order=SHORTEST_FIRST, **options):
     engine = EngineView("vector", SEARCH, 1, 0, Load(), costs, 0.01, budget_s, calls(load, works_s))
-    edits = SplitSubstages().apply(CycleView(0.0, (), {"vector": engine}, **options))
+    view = CycleView(0.0, (), {"vector": engine}, **options)
+    edits = SplitSubstages(order=order).apply(view)
     return edits[0] if edits else None
 
 
@@ -100,6 +102,16 @@ class TestReplay:
             for tried_s in (math.inf, budget_s)
         )
         assert served <= (1 + REFIT_SHARE) * SLOW_MAX * batches
+
+    def test_searches_are_replayed_in_the_order_they_are_served_in(self):
+        arrivals, shortest = CallOrder(FirstServed.ARRIVAL), CallOrder(ageing=1e-3)
+        assert budget_of(0.85, MIXED, order=arrivals).budget_s > max(MIXED)
+        edit = budget_of(0.85, MIXED, order=shortest)
+        batches_s, cut_s = (
+            fmean(replayed_s(calls(0.85, MIXED), budget_s, StepCost(4e-4, 3e-5), shortest.ageing))
+            for budget_s in (math.inf, edit.budget_s)
+        )
+        assert edit.gain_s == pytest.approx(batches_s - cut_s)
 
     def test_between_two_tellings_nothing_moves(self):
         assert SplitSubstages().apply(view(0.1, costs=COSTS)) == ()
