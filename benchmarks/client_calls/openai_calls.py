@@ -296,7 +296,9 @@ def equal_seeds_draw_equal_texts(servers: Servers) -> None:
     }
     texts = [create(**asked, seed=seed).choices[0].message.content for seed in (7, 7, 8)]
     assert texts[0] == texts[1] != texts[2]
-    assert create(**asked).choices[0].message.content != create(**asked).choices[0].message.content
+    # One of a few hundred such texts is empty, so two of them may be equal.
+    unseeded = [create(**asked).choices[0] for _ in range(4)]
+    assert len({choice.message.content for choice in unseeded}) > 1, unseeded
 
 
 @CLIENT.call
