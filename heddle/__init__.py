@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from heddle.adapters.wrap import wrap
-    from heddle.app import App, Server, ServerConfig
+    from heddle.app.application import App
     from heddle.app.extensions import Extensions, OwnEngine
     from heddle.app.indexing.documents import DocumentChange
     from heddle.app.priming.plan import PrimingPlan, PrimingProgress, PrimingReport
     from heddle.app.request_options import EmbeddingOptions, RequestOptions
     from heddle.app.search import SearchOptions, SearchResult
+    from heddle.app.server import Server
+    from heddle.app.server_config import ServerConfig
     from heddle.app.server_settings import ServerSettings
     from heddle.core.errors import (
         Busy,
@@ -62,7 +64,7 @@ _HOMES: Final = {
     "END": "heddle.workflow.ragraph",
     "START": "heddle.workflow.ragraph",
     "Answer": "heddle.runtime.events",
-    "App": "heddle.app",
+    "App": "heddle.app.application",
     "Busy": "heddle.core.errors",
     "Calls": "heddle.workflow.calls",
     "Cancelled": "heddle.core.errors",
@@ -107,8 +109,8 @@ _HOMES: Final = {
     "ReusePolicy": "heddle.core.kv_reuse",
     "SearchOptions": "heddle.app.search",
     "SearchResult": "heddle.app.search",
-    "Server": "heddle.app",
-    "ServerConfig": "heddle.app",
+    "Server": "heddle.app.server",
+    "ServerConfig": "heddle.app.server_config",
     "ServerSettings": "heddle.app.server_settings",
     "StorageError": "heddle.core.errors",
     "TextRole": "heddle.core.payloads",

@@ -19,13 +19,12 @@ from heddle.corpus.place import CorpusPlace, is_database
 from heddle.engines.embedding.admission_policies import WINDVE_SLO_S
 from heddle.engines.embedding.long_texts import LongTexts
 from heddle.engines.embedding.wanted_lanes import AUTO, LANES_FORM, wanted_lanes
-from heddle.engines.llm.build import STEP_TOKENS
-from heddle.engines.llm.engine import BACKGROUND_STEP_S
 from heddle.engines.llm.lanes.lane_role import ROLES, LaneRole, lane_roles
+from heddle.engines.llm.step_sizes import BACKGROUND_STEP_S, STEP_TOKENS
 from heddle.engines.reading.installed import EXTRACT
 from heddle.engines.vector.graph.scheduler import TOPM, TOPM_MAX
 from heddle.engines.vector.ivf.hot.setting import hot_settings
-from heddle.engines.vector.pool.build import PREFILL_SLO_S
+from heddle.engines.vector.pool.limits import PREFILL_SLO_S
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.nodes.address import agent_addresses

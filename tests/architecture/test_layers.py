@@ -93,6 +93,19 @@ def test_naming_events_and_errors_loads_no_device_package() -> None:
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.parametrize("command", ["ask", "chat", "search"])
+def test_a_command_that_may_ask_a_running_server_loads_no_engine_at_first(command: str) -> None:
+    engines = ("heddle.app.server", "heddle.app.assembly", "heddle.engines.llm.engine")
+    script = (
+        f"import sys, heddle.cli.{command}\n"
+        f"print([name for name in {engines!r} if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
 PASSES = [m.name for m in pkgutil.iter_modules(heddle.passes.__path__) if m.name not in NOT_PASSES]
 
 

@@ -14,10 +14,10 @@ from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Task
 from heddle.engines.vector.ivf.ivf_searches import ivf_engine
 from heddle.engines.vector.ivf.step_counts import PRIOR_S
-from heddle.engines.vector.pool.build import PREFILL_SLO_S, stage_of
+from heddle.engines.vector.pool.build import stage_of
 from heddle.engines.vector.pool.engine import PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
-from heddle.engines.vector.pool.limits import PoolKnobs
+from heddle.engines.vector.pool.limits import PREFILL_SLO_S, PoolKnobs
 from heddle.engines.vector.pool.meters import PoolMeters
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage

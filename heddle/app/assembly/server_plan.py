@@ -56,7 +56,8 @@ from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.build import HOST as GRAPH_HOST
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
-from heddle.engines.vector.pool.build import PREFILL_SLO_S, PoolSettings
+from heddle.engines.vector.pool.build import PoolSettings
+from heddle.engines.vector.pool.limits import PREFILL_SLO_S
 from heddle.engines.vector.shards.port import LostShard
 from heddle.hosts.devices import Device, DeviceKind, detect_devices
 from heddle.hosts.machine import MachineFacts, read_machine

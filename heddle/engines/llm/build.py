@@ -20,7 +20,7 @@ from heddle.engines.llm.attention.choice import (
 )
 from heddle.engines.llm.chosen_computing import Candidate, Choice
 from heddle.engines.llm.constrained.installed import missing
-from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec, LlmWorker
+from heddle.engines.llm.engine import LlmEngine, LlmSpec, LlmWorker
 from heddle.engines.llm.generations import TextDecoder
 from heddle.engines.llm.grammar import Grammars
 from heddle.engines.llm.model.kept_memory import keep_freed_memory
@@ -28,6 +28,7 @@ from heddle.engines.llm.prompt_chunk import measured_chunk
 from heddle.engines.llm.reuse.fuser import ChunkCache, Fuser
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import CHECK_LAYER
+from heddle.engines.llm.step_sizes import BACKGROUND_STEP_S, STEP_TOKENS
 from heddle.engines.llm.warm_up import warm_up
 from heddle.kv.kv_encoding import KvEncoding
 
@@ -43,7 +44,6 @@ RECORDED_ROWS_MAX: Final = 64  # of a step that decodes: each number of rows is 
 # of a token: the reader on a CPU.
 FUSED_ROW: Final = 0.3
 FUSED_TOKEN: Final = 0.2
-STEP_TOKENS: Final = 512  # of a step, where neither the user nor a measurement says
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ from heddle.engines.llm.sequence_table import SequenceTable
 from heddle.engines.llm.step_batch import StepBatch, StepResult
 from heddle.engines.llm.step_plan import Slice, StepPlan
 from heddle.engines.llm.step_prices import StepPrices
+from heddle.engines.llm.step_sizes import BACKGROUND_STEP_S
 from heddle.engines.llm.transfers import KvCarrier, Transfers
 
 KINDS = frozenset(
@@ -55,7 +56,6 @@ KINDS = frozenset(
         PrimitiveKind.ASKING,
     }
 )
-BACKGROUND_STEP_S = 0.25  # as long as a query waits for a step without any, unless set otherwise
 
 
 class LlmWorker(KvCarrier, Protocol):

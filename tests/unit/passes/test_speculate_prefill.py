@@ -7,7 +7,7 @@ import pytest
 from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.frames import Load
 from heddle.core.primitives import PrimitiveKind
-from heddle.engines.llm.engine import BACKGROUND_STEP_S
+from heddle.engines.llm.step_sizes import BACKGROUND_STEP_S
 from heddle.passes.cycle_view import CycleView, EngineView, Provisional
 from heddle.passes.speculate_prefill import SpeculatePrefill
 

@@ -2,19 +2,16 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 from heddle.core.errors import ConfigError
 from heddle.core.payloads import SearchPayload
 from heddle.core.tasks import Task
 from heddle.engines.vector.pool.engine import PooledEngine, PoolEngine
 from heddle.engines.vector.pool.kv_link import KvLink
-from heddle.engines.vector.pool.limits import PoolKnobs
+from heddle.engines.vector.pool.limits import PREFILL_SLO_S, PoolKnobs
 from heddle.engines.vector.pool.policies import PoolPolicy
 from heddle.engines.vector.pool.requests import Stage
 from heddle.engines.vector.pool.scheduler import PoolScheduler
-
-PREFILL_SLO_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)

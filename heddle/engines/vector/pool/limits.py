@@ -7,6 +7,7 @@ from heddle.core.errors import ConfigError
 
 SHARE_MIN, SHARE_MAX = 0.1, 0.9
 """Neither stage is ever left without slots, so none of its searches waits for ever."""
+PREFILL_SLO_S: Final = 0.05
 FLUSH_START: Final = 1 / 4  # of the flush timeout, which prefill searches wait for at first
 FLUSH_FLOOR: Final = 1 / 16  # and at least: from there the feedback finds back within seconds
 

@@ -16,9 +16,10 @@ from heddle.core.payloads import (
 )
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.tasks import Identity, Optimizations, Priority, Task
-from heddle.engines.llm.engine import BACKGROUND_STEP_S, LlmEngine, LlmSpec
+from heddle.engines.llm.engine import LlmEngine, LlmSpec
 from heddle.engines.llm.scheduler import SchedulerLimits
 from heddle.engines.llm.step_batch import StepResult
+from heddle.engines.llm.step_sizes import BACKGROUND_STEP_S
 from heddle.hosts.live_tasks import LiveTasks
 
 VOCABULARY = 50
