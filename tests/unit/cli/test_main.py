@@ -116,6 +116,12 @@ def test_an_unknown_option_is_told_with_the_usage_of_its_command(capsys):
     assert "unrecognized arguments: is this?" in said
 
 
+def test_the_package_runs_as_the_command_does():
+    given = [sys.executable, "-m", "heddle", "--version"]
+    done = subprocess.run(given, capture_output=True, text=True, check=True)
+    assert done.stdout == f"heddle {__version__}\n"
+
+
 def test_the_version(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["--version"])
