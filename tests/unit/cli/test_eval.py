@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from heddle.cli import start_server
+from heddle.app.server import Server
 from heddle.cli.main import main
 from heddle.core.errors import InputError
 from tests.helpers.fake_endpoint import FakeEndpoint
@@ -39,7 +39,7 @@ def serve(monkeypatch):
             started.append(config)
             return AnsweringServer(reply)
 
-        monkeypatch.setattr(start_server.Server, "from_config", start)
+        monkeypatch.setattr(Server, "from_config", start)
         return started
 
     return use

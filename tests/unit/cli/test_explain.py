@@ -165,7 +165,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[ServerConfig, Measure
         known.append((config, MeasuredServer()))
         return known[-1][1]
 
-    monkeypatch.setattr("heddle.cli.start_server.Server.from_config", start)
+    monkeypatch.setattr("heddle.app.server.Server.from_config", start)
     return known
 
 
