@@ -127,8 +127,14 @@ def nothing_seen(what: str, looked_at: Mapping[str, str], fix: str) -> HeddleErr
         looked_at: what was found in each of its nodes, in words.
         fix: what to do.
     """
+    return ConfigError(
+        f"wrap: no node of {what} calls a model or searches ({listed(looked_at)}): {fix}"
+    )
+
+
+def listed(looked_at: Mapping[str, str]) -> str:
+    """Return what was found in each node of a program as one line, cut where it is long."""
     shown = [f"{node}: {words}" for node, words in list(looked_at.items())[:SHOWN_MAX]]
     more = len(looked_at) - len(shown)
     rest = f", and {more} more" if more > 0 else ""
-    listed = "; ".join(shown) or "it has no nodes"
-    return ConfigError(f"wrap: no node of {what} calls a model or searches ({listed}{rest}): {fix}")
+    return ("; ".join(shown) or "it has no nodes") + rest

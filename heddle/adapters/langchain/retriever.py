@@ -35,13 +35,21 @@ class HeddleRetriever(Component, BaseRetriever):
     where: dict[str, Any] | None = None
 
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
         found = calls.search(self.heddle, self._call(query, kwargs), place_here())
         return [document_of(passage) for passage in found.passages]
 
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
         found = await calls.asearch(self.heddle, self._call(query, kwargs), place_here())
         return [document_of(passage) for passage in found.passages]

@@ -53,9 +53,9 @@ class GraphNode:
         own = self.contents.of(Component)
         return {f"{self.name}.{name}": one.heddle for name, one in own}
 
-    def foreign(self, kind: type) -> Iterator[Any]:
-        """Yield its components of a class that are not Heddle's."""
-        for _, one in self.contents.of(kind):
+    def foreign(self, *kinds: type) -> Iterator[Any]:
+        """Yield its components of some classes that are not Heddle's."""
+        for _, one in self.contents.of(*kinds):
             if not isinstance(one, Component):
                 yield one
 

@@ -1,9 +1,9 @@
-"""Models and retrievers of others in whose place Heddle answers, in runs that say so."""
+"""Models, retrievers and vector stores of others in whose place Heddle answers, in such runs."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from inspect import signature
+from functools import cache, wraps
+from inspect import Parameter, signature
 from typing import Any, Final
 
 from langchain_core.callbacks import (
@@ -17,7 +17,7 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.vectorstores import VectorStoreRetriever
+from langchain_core.vectorstores import VectorStore, VectorStoreRetriever
 from pydantic import BaseModel
 
 from heddle.adapters.langchain.chat import ChatHeddle, schema_form
@@ -31,11 +31,21 @@ DEFAULT_K: Final = 4  # of LangChain's vector stores
 PARSED: Final = "parsed"  # where OpenAI's client puts what an answer is read as
 
 
-def may_stand_in(owner: BaseChatModel | BaseRetriever) -> None:
+NOT_REPLACED: Final = (
+    "similarity_search_with_score",
+    "similarity_search_with_relevance_scores",
+    "similarity_search_by_vector",
+    "max_marginal_relevance_search",
+    "max_marginal_relevance_search_by_vector",
+)
+
+
+def may_stand_in(owner: BaseChatModel | BaseRetriever | VectorStore) -> None:
     """Let a run have Heddle answer in an object's place; everywhere else it stays as it was.
 
     Of a model its temperature, top_p, seed, max_tokens and stop go along, of a vector store's
-    retriever its `k` and `filter`, unless the stand-in was given another.
+    retriever its `k` and `filter`, unless the stand-in was given another. In the place of a vector
+    store it searches by similarity; what the store gives besides, such as scores, is refused then.
 
     Mutates: the object's class, which becomes one below its own, of the same name.
 
@@ -49,9 +59,12 @@ def may_stand_in(owner: BaseChatModel | BaseRetriever) -> None:
         )
     if REDIRECTED in type(owner).__dict__:
         return
-    below = _model_class if isinstance(owner, BaseChatModel) else _retriever_class
     kind: Any = type(owner)
-    object.__setattr__(owner, "__class__", below(kind))
+    if isinstance(owner, BaseChatModel):
+        below = _model_class(kind)
+    else:
+        below = _store_class(kind) if isinstance(owner, VectorStore) else _retriever_class(kind)
+    object.__setattr__(owner, "__class__", below)
 
 
 def _stand_in(owner: object) -> Any:
@@ -170,7 +183,7 @@ def _retriever_class(kind: Any) -> Any:
                 taken = kwargs if kind._expects_other_args else {}
                 found: list[Document] = own(query, **_managed(own, run_manager), **taken)
                 return found
-            given = {**_searching(self, target), **kwargs}
+            given = {**_searching(_search_settings(self), target), **kwargs}
             return target._get_relevant_documents(query, run_manager=run_manager, **given)
 
         async def _aget_relevant_documents(
@@ -186,10 +199,66 @@ def _retriever_class(kind: Any) -> Any:
                 taken = kwargs if kind._expects_other_args else {}
                 found: list[Document] = await own(query, **_managed(own, run_manager), **taken)
                 return found
-            given = {**_searching(self, target), **kwargs}
+            given = {**_searching(_search_settings(self), target), **kwargs}
             return await target._aget_relevant_documents(query, run_manager=run_manager, **given)
 
     return _named_as(Redirected, kind)
+
+
+@cache
+def _store_class(kind: Any) -> Any:
+    class Redirected(kind):  # type: ignore[misc, valid-type, unused-ignore]
+        """A vector store in whose place Heddle may search."""
+
+        def similarity_search(self, query: str, *args: Any, **kwargs: Any) -> list[Document]:
+            target: HeddleRetriever | None = _stand_in(self)
+            if target is None:
+                found: list[Document] = super().similarity_search(query, *args, **kwargs)
+                return found
+            said = _said(kind.similarity_search, (self, query, *args), kwargs)
+            return target._get_relevant_documents(query, **{**_searching({}, target), **said})
+
+        async def asimilarity_search(self, query: str, *args: Any, **kwargs: Any) -> list[Document]:
+            target: HeddleRetriever | None = _stand_in(self)
+            if target is None:
+                found: list[Document] = await super().asimilarity_search(query, *args, **kwargs)
+                return found
+            said = _said(kind.asimilarity_search, (self, query, *args), kwargs)
+            return await target._aget_relevant_documents(
+                query, **{**_searching({}, target), **said}
+            )
+
+    for name in NOT_REPLACED:
+        for method in (name, f"a{name}"):
+            setattr(Redirected, method, _refused(kind, method))
+    return _named_as(Redirected, kind)
+
+
+def _said(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what a call of a store's search says besides store and query, by name."""
+    bound = signature(method).bind(*args, **kwargs)
+    said = dict(list(bound.arguments.items())[2:])
+    for one in bound.signature.parameters.values():
+        if one.kind is Parameter.VAR_KEYWORD:
+            said.update(said.pop(one.name, {}))
+    return said
+
+
+def _refused(kind: Any, name: str) -> Callable[..., Any]:
+    """Return a store's method that raises where Heddle searches in the store's place."""
+    method = getattr(kind, name)
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _stand_in(self) is not None:
+            raise ConfigError(
+                f"wrap: {kind.__name__}.{name} can't be replaced: use similarity_search, or leave "
+                "out retriever="
+            )
+        return method(self, *args, **kwargs)
+
+    return wraps(method)(call)
 
 
 def _streams(kind: Any, *, is_async: bool) -> bool:
@@ -277,11 +346,20 @@ class Written:
         return chunk
 
 
-def _searching(retriever: BaseRetriever, target: HeddleRetriever) -> dict[str, Any]:
-    """Return what a vector store's retriever would search with, where its stand-in doesn't say."""
-    if not isinstance(retriever, VectorStoreRetriever):
+def _search_settings(retriever: BaseRetriever) -> Mapping[str, Any] | None:
+    """Return what a vector store's retriever searches with; None = it is of another kind."""
+    return retriever.search_kwargs if isinstance(retriever, VectorStoreRetriever) else None
+
+
+def _searching(own: Mapping[str, Any] | None, target: HeddleRetriever) -> dict[str, Any]:
+    """Return what a vector store would search with, where its stand-in doesn't say.
+
+    Args:
+        own: its settings; None = it is no vector store, whose defaults would hold.
+        target: the stand-in.
+    """
+    if own is None:
         return {}
-    own: dict[str, Any] = retriever.search_kwargs
     given = target.model_fields_set
     count = {} if "k" in given else {"k": own.get("k", DEFAULT_K)}
     filters = {"filter": own["filter"]} if own.get("filter") and "where" not in given else {}

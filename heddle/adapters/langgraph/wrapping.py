@@ -10,6 +10,7 @@ from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.vectorstores import VectorStore
 from langgraph._internal._runnable import RunnableCallable
 from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
@@ -23,7 +24,7 @@ from heddle.adapters.langgraph.contents import contents_of
 from heddle.adapters.langgraph.nodes import PROMPT, START, GraphNode, nodes_of
 from heddle.adapters.langgraph.redirect import may_stand_in
 from heddle.adapters.run import Place, Run
-from heddle.adapters.wrapping import Wrapping, engine_for, nothing_seen
+from heddle.adapters.wrapping import Wrapping, engine_for, listed, nothing_seen
 from heddle.core.errors import ConfigError
 
 G = TypeVar("G", bound=Pregel)
@@ -31,6 +32,7 @@ FIX = (
     "use heddle.adapters.langchain's ChatHeddle and HeddleRetriever in its nodes, or have Heddle "
     "answer in the place of your own: heddle.wrap(graph, engine, model=True, retriever=True)"
 )
+SEARCHERS: Final = (BaseRetriever, VectorStore)
 END: Final = object()  # of a graph's chunks, among which None may be
 
 
@@ -72,18 +74,21 @@ def wrapped(
         engine: a server, its address, or None.
         model: has Heddle's LLM answer where nodes call chat models of others: a ChatHeddle, or
             True.
-        retriever: the same for retrievers, whose corpus must then be the server's.
+        retriever: the same for retrievers and vector stores, whose corpus must then be the
+            server's.
         options: `deadline_s`, `priority`, `on_receipt`.
 
     Mutates: the replaced models and retrievers; each gets a class of its own.
 
     Raises:
-        ConfigError: it is not compiled, no node calls a model or searches, or an option can't be
-            used.
+        ConfigError: it is not compiled, no node calls a model or searches, an option finds no
+            component, or it can't be used.
     """
     if isinstance(graph, StateGraph) or not isinstance(graph, Pregel):
         raise ConfigError("wrap: the graph is not compiled: heddle.wrap(builder.compile(...), ...)")
     nodes = list(nodes_of(graph))
+    _check_found("model", model, nodes, "chat model", BaseChatModel)
+    _check_found("retriever", retriever, nodes, "retriever or vector store", *SEARCHERS)
     replaced = _Replaced(nodes, engine, model, retriever)
     primitives = {node.name: kinds for node in nodes if (kinds := node.kinds(replaced.has))}
     if not any(set(kinds) - {PROMPT} for kinds in primitives.values()):
@@ -91,6 +96,18 @@ def wrapped(
         raise nothing_seen(f"graph {name!r}", {node.name: node.words() for node in nodes}, FIX)
     wrapping = Wrapping.of(primitives, _depths_of(graph, primitives), options)
     return _driven(graph, wrapping, replaced)
+
+
+def _check_found(
+    option: str, given: object, nodes: list[GraphNode], what: str, *kinds: type
+) -> None:
+    """Refuse an option that finds no component."""
+    if given and not any(node.contents.of(*kinds) for node in nodes):
+        words = listed({node.name: node.words() for node in nodes})
+        raise ConfigError(
+            f"wrap: {option}= finds no {what} in a node ({words}): leave it out, or have a node "
+            "name one (docs/guide/adapters.md#what-is-found-in-a-graph)"
+        )
 
 
 class _Replaced:
@@ -118,8 +135,9 @@ class _Replaced:
         for node in nodes:
             for one in node.foreign(BaseChatModel) if writer is not None else ():
                 self._replace(one, writer)
-            for one in node.foreign(BaseRetriever) if searcher is not None else ():
-                # One that asks others and works on their passages stays: those are replaced.
+            for one in node.foreign(*SEARCHERS) if searcher is not None else ():
+                # A retriever that asks others and works on their passages stays: those are
+                # replaced.
                 if not contents_of(*vars(one).values()).of(BaseRetriever):
                     self._replace(one, searcher)
 

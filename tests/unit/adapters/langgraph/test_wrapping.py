@@ -293,6 +293,77 @@ def test_what_a_stand_in_was_given_comes_before_what_it_stands_for_and_a_call_be
     assert engine.calls[0][0].topk == 3
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_heddle_searches_where_a_node_asks_a_vector_store(engine, is_async):
+    store = InMemoryVectorStore(HeddleEmbeddings(engine=engine))
+    store.add_texts(["their own passage"])
+    engine.calls.clear()
+
+    def retrieve(state: State) -> State:
+        found = store.similarity_search(state["question"], 2, filter={"lang": "de"})
+        again = store.as_retriever(search_kwargs={"k": 3}).invoke(state["question"])
+        return {"documents": found + again + store.search(state["question"], "similarity")}
+
+    async def aretrieve(state: State) -> State:
+        found = await store.asimilarity_search(state["question"], k=2, filter={"lang": "de"})
+        again = await store.as_retriever(search_kwargs={"k": 3}).ainvoke(state["question"])
+        last = await store.asearch(state["question"], "similarity")
+        return {"documents": found + again + last}
+
+    node = RunnableLambda(retrieve, aretrieve, name="retrieve")
+    builder = StateGraph(State).add_node("retrieve", node).add_edge(START, "retrieve")
+    graph = wrap(builder.compile(), engine, retriever=True)
+    asked = {"question": "who"}
+    found = asyncio.run(graph.ainvoke(asked)) if is_async else graph.invoke(asked)
+    assert [(call.topk, call.where) for call, _ in engine.calls] == [
+        (2, {"lang": "de"}),
+        (3, None),
+        (4, None),
+    ]
+    assert "their own passage" not in [one.page_content for one in found["documents"]]
+    assert graph.receipts[-1].primitives_seen == {"retrieve": ("embedding", "searching")}
+    assert [one.page_content for one in store.similarity_search("x")] == ["their own passage"]
+    [(_, score)] = store.similarity_search_with_score("x")
+    assert 0 <= score <= 1.001
+
+
+def test_scores_of_a_store_in_whose_place_heddle_searches_are_refused(engine):
+    store = InMemoryVectorStore(HeddleEmbeddings(engine=engine))
+
+    def retrieve(state: State) -> State:
+        return {"documents": [one for one, _ in store.similarity_search_with_score("who")]}
+
+    builder = StateGraph(State).add_node("retrieve", retrieve).add_edge(START, "retrieve")
+    graph = wrap(builder.compile(), engine, retriever=True)
+    with pytest.raises(ConfigError, match="similarity_search_with_score can't be replaced: use"):
+        graph.invoke({"question": "who"})
+    assert not engine.calls
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (
+            {"model": True},
+            r"model= finds no chat model in a node \(retrieve: retriever is Heddle's",
+        ),
+        ({"retriever": True}, "retriever= finds no retriever or vector store in a node"),
+    ],
+)
+def test_an_option_that_finds_no_component_is_refused(engine, options, words):
+    retriever, model = HeddleRetriever(engine=engine), ChatHeddle(engine=engine)
+    nodes = {
+        "model": ("retrieve", lambda state: {"documents": retriever.invoke("x")}),
+        "retriever": ("write", lambda state: {"answer": model.invoke("x").content}),
+    }
+    [option] = options
+    name, node = nodes[option]
+    builder = StateGraph(State).add_node(name, node).add_edge(START, name)
+    with pytest.raises(ConfigError, match=words):
+        wrap(builder.compile(), engine, **options)
+    assert wrap(builder.compile(), engine, **{other: True for other in nodes if other != option})
+
+
 class Year(BaseModel):
     year: int
 
