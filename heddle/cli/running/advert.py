@@ -101,6 +101,10 @@ class ServerAdvert:
             return False
         return self.pid > 0
 
+    def is_beside(self, other: "ServerAdvert") -> bool:
+        """Whether it runs beside another, which has an address of its own."""
+        return (self.host, self.port) != (other.host, other.port) and self.is_alive
+
 
 def settings_text(config: ServerConfig) -> dict[str, str]:
     """Return every field of a configuration as text, by name."""
@@ -111,10 +115,19 @@ def settings_text(config: ServerConfig) -> dict[str, str]:
 def advertised(directory: Path, advert: ServerAdvert | None) -> Iterator[None]:
     """Write the file, and remove it at the end, unless another server has written it since.
 
-    A directory that can't be written costs no answer: commands then start servers of their own.
+    Where it named a server that still runs at the end, it names that one again. A directory that
+    can't be written costs no answer: commands then start servers of their own.
     """
     path = directory / FILE_NAME
+    earlier = None if advert is None else ServerAdvert.read(directory)
     if advert is not None:
+        if earlier is not None and earlier.is_beside(advert):
+            log.warning(
+                "another server runs on this corpus at %s, port %d: commands ask this one until "
+                "it ends",
+                earlier.host,
+                earlier.port,
+            )
         try:
             _write(path, advert)
         except OSError as error:
@@ -125,7 +138,10 @@ def advertised(directory: Path, advert: ServerAdvert | None) -> Iterator[None]:
         now = ServerAdvert.read(directory)
         if advert is not None and now is not None and now.instance == advert.instance:
             with suppress(OSError):
-                path.unlink()
+                if earlier is not None and earlier.is_beside(advert):
+                    _write(path, earlier)
+                else:
+                    path.unlink()
 
 
 def _write(path: Path, advert: ServerAdvert) -> None:

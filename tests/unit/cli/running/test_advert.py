@@ -2,7 +2,7 @@
 
 import json
 import os
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,28 @@ def test_another_servers_file_stays(tmp_path: Path):
     found = ServerAdvert.read(tmp_path)
     assert found is not None
     assert found.instance == other.instance
+
+
+def test_a_server_that_runs_beside_is_named_again(tmp_path: Path, caplog):
+    first = advert()
+    with advertised(tmp_path, first):
+        with advertised(tmp_path, replace(advert(), port=8322)):
+            found = ServerAdvert.read(tmp_path)
+            assert found is not None
+            assert found.port == 8322
+        assert "another server runs on this corpus at 127.0.0.1, port 8321" in caplog.text
+        assert ServerAdvert.read(tmp_path) == first
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_server_left_is_forgotten(tmp_path: Path, caplog):
+    gone = replace(advert(), pid=2**22 + 1, port=8322)  # above what a system gives
+    for left in (gone, replace(advert(), pid=os.getpid())):
+        (tmp_path / FILE_NAME).write_text(json.dumps(asdict(left)))
+        with advertised(tmp_path, advert()):
+            pass
+        assert list(tmp_path.iterdir()) == []
+    assert caplog.text == ""
 
 
 def test_only_loopback_is_advertised(tmp_path: Path):
