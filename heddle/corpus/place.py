@@ -4,6 +4,7 @@ import os
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
+from shlex import quote
 from typing import Final, Self, TypeAlias
 
 from heddle.core.errors import ConfigError
@@ -12,6 +13,7 @@ DIRECTORY: Final = "directory"
 DATABASES: Final = ("postgresql", "postgres")
 WORK_VARIABLE: Final = "HEDDLE_WORK"
 DIGEST_CHARS: Final = 16
+SECRETS: Final = ("password", "sslpassword")  # of a URL's query
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,15 @@ class CorpusPlace:
     def is_remote(self) -> bool:
         """Whether it is a server's, which may be away while this node is well."""
         return self.scheme != DIRECTORY
+
+    @property
+    def typed(self) -> str:
+        """What opens it in a shell's command, but for passwords: those are given in other ways."""
+        if not self.is_remote:
+            return quote(self.name)
+        shown, query = _without_password(self.url)
+        kept = [one for one in query.split("&") if one.partition("=")[0] not in SECRETS]
+        return quote(f"{shown}?{'&'.join(kept)}" if any(kept) else shown)
 
     def __str__(self) -> str:
         return self.name

@@ -46,6 +46,23 @@ def test_a_name_is_a_url_again(url, name):
     assert CorpusPlace.of(url).name == CorpusPlace.of(name).name == name
 
 
+@pytest.mark.parametrize(
+    ("where", "typed"),
+    [
+        ("my papers", "'my papers'"),
+        ("corpus", "corpus"),
+        ("postgresql://anna:se?cret@db.example/docs", "postgresql://anna@db.example/docs"),
+        (
+            "postgresql://anna:secret@/docs?host=/run&sslmode=require&password=secret",
+            "'postgresql://anna@/docs?host=/run&sslmode=require'",
+        ),
+        ("postgresql://db.example/docs?sslpassword=secret", "postgresql://db.example/docs"),
+    ],
+)
+def test_what_is_typed_opens_it_again(where, typed):
+    assert CorpusPlace.of(where).typed == typed
+
+
 @pytest.mark.parametrize("password", ["se@cret", "se/cret"])
 def test_a_password_that_libpq_reads_in_another_way_is_refused(password, capsys):
     url = f"postgresql://anna:{password}@db.example/docs"
