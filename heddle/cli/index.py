@@ -231,7 +231,7 @@ def pgvector_shown(place: CorpusPlace, kind: str) -> int:
             return 0
         check_inside(store, VectorIndexKind(kind))
         refresh_inside(store, VectorIndexKind(kind), _on_copies(progress))
-    print(f"searched inside PostgreSQL with: heddle serve {place} --search-in postgres")
+    print(f"searched inside PostgreSQL with: heddle serve {place.typed} --search-in postgres")
     return 0
 
 
@@ -240,14 +240,18 @@ def _on_copies(progress: ProgressLines) -> OnRows:
 
 
 def delete_shown(place: CorpusPlace, ids: Sequence[str], tenant: str) -> int:
-    """Delete documents and print how many; exit code 1 when one wasn't there."""
-    missing = delete_documents(place, ids, tenant=tenant)
+    """Delete documents and print how many; exit code 1 when one wasn't there.
+
+    A file's document may be named as its file is from here: its id is the whole path.
+    """
+    paths = {str(Path(one).resolve()): one for one in delete_documents(place, ids, tenant=tenant)}
+    missing = [paths[path] for path in delete_documents(place, paths, tenant=tenant)]
     print(f"documents deleted: {len(ids) - len(missing)}")
     whose = f" of the tenant {tenant!r}" if tenant else ""
     for one in missing:
         print(f"error: no document {one!r}{whose} in {place}", file=sys.stderr)
     if missing:
-        print(f"see the ids of its documents with: heddle docs {place} ls", file=sys.stderr)
+        print(f"see the ids of its documents with: heddle docs {place.typed} ls", file=sys.stderr)
     return 1 if missing else 0
 
 
@@ -294,7 +298,7 @@ def _print_priming(report: PrimingReport, place: CorpusPlace, primed_with: Prime
     if report.too_long:
         print(f"longer than the model's context, without KV: {report.too_long}", file=sys.stderr)
     reuse = KvReuse(ReusePolicy.FUSIONRAG, primed_with=primed_with)
-    print(f'use it:  heddle ask {place} "your question" --kv-reuse {reuse}')
+    print(f'use it:  heddle ask {place.typed} "your question" --kv-reuse {reuse}')
 
 
 def print_report(report: IndexReport, place: CorpusPlace) -> int:
@@ -330,7 +334,7 @@ def print_report(report: IndexReport, place: CorpusPlace) -> int:
         print(line, file=sys.stderr)
     for note in documents.failures:
         print(printable_line(f"error: {note.path}: {note.reason}"), file=sys.stderr)
-    print(f'ask it:  heddle ask {place} "your question"')
+    print(f'ask it:  heddle ask {place.typed} "your question"')
     return 1 if documents.failures else 0
 
 

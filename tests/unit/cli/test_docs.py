@@ -56,6 +56,16 @@ def test_added_listed_removed_and_synchronised(corpus: Path, files: Path, capsys
 
 
 @pytest.mark.slow
+def test_a_document_is_removed_by_the_path_of_its_file(
+    corpus: Path, files: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(files.parent)
+    assert main(["docs", str(corpus), "rm", f"{files.name}/mill.txt"]) == 0
+    assert "documents deleted: 1" in capsys.readouterr().out
+    assert listed(corpus, capsys) == ["tide.txt"]
+
+
+@pytest.mark.slow
 def test_a_directory_that_is_gone_keeps_its_documents(corpus: Path, files: Path, capsys):
     files.rename(files.with_name("elsewhere"))
     assert main(["docs", str(corpus), "sync"]) == 1

@@ -10,6 +10,7 @@ from heddle.cli.index import print_report, skipped_lines
 from heddle.cli.main import command_parser, main
 from heddle.corpus.file_discovery import FileNote
 from heddle.corpus.ingestion import IngestReport
+from heddle.corpus.place import CorpusPlace
 
 NINE = Embedded(9)
 
@@ -35,7 +36,7 @@ def report(
 
 
 def test_counts_and_what_to_do_next(capsys: pytest.CaptureFixture[str]):
-    assert print_report(report(), Path("corpus")) == 0
+    assert print_report(report(), CorpusPlace.of("corpus")) == 0
     assert capsys.readouterr().out.splitlines() == [
         "documents: 1 new, 2 changed, 3 unchanged, 4 removed",
         "chunks embedded now: 9; searchable: 70",
@@ -44,21 +45,21 @@ def test_counts_and_what_to_do_next(capsys: pytest.CaptureFixture[str]):
 
 
 def test_texts_that_were_too_long_are_told(capsys: pytest.CaptureFixture[str]):
-    print_report(report(embedded=Embedded(9, truncated=2)), Path("corpus"))
+    print_report(report(embedded=Embedded(9, truncated=2)), CorpusPlace.of("corpus"))
     assert "cut to its length: 2 chunks; --long-texts window reads all" in capsys.readouterr().out
-    print_report(report(embedded=Embedded(9, windowed=3)), Path("corpus"))
+    print_report(report(embedded=Embedded(9, windowed=3)), CorpusPlace.of("corpus"))
     assert "read in windows: 3 chunks" in capsys.readouterr().out
 
 
 def test_lost_files_are_told_with_the_way_to_delete_them(capsys: pytest.CaptureFixture[str]):
-    assert print_report(report(gone=("/a/x.md", "/a/y.md")), Path("corpus")) == 0
+    assert print_report(report(gone=("/a/x.md", "/a/y.md")), CorpusPlace.of("corpus")) == 0
     said = capsys.readouterr().out
     assert "files gone, their documents kept: 2 (such as /a/x.md); --prune deletes them\n" in said
 
 
 def test_failures_make_the_exit_code(capsys: pytest.CaptureFixture[str]):
     failed = report(failures=(FileNote("/a/x.pdf", "no PDF"),))
-    assert print_report(failed, Path("corpus")) == 1
+    assert print_report(failed, CorpusPlace.of("corpus")) == 1
     assert capsys.readouterr().err == "error: /a/x.pdf: no PDF\n"
 
 
