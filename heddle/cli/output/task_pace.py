@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 LINES_MAX: Final = 10  # of a short task: about one for each tenth
-LINE_EVERY_S: Final = 15.0  # a long task reports at least this often
+LINE_EVERY_S: Final = 15.0  # a long task reports at least this often, when something is done
 PAUSE_S_MIN: Final = 1.0  # between two lines of a task, but for the first and the last
 RATE_AFTER_S: Final = 1.0  # a rate over less time says little
 
@@ -13,7 +13,9 @@ RATE_AFTER_S: Final = 1.0  # a rate over less time says little
 class TaskPace:
     """How fast one task goes.
 
-    The rate counts from the first units that are done: before them, models may be loading.
+    The rate counts from the first units that are done, before which models may be loading, once as
+    much time has passed since them as before. Until then it counts from the beginning: units that
+    are done side by side end together, and a rate between two of their ends would say nothing.
 
     Args:
         begun_at: units that were done at its first sight.
@@ -54,9 +56,13 @@ class TaskPace:
             seconds = now_s - self.begun_s
             return f"took {duration(seconds)}" if seconds >= RATE_AFTER_S else ""
         first, first_s = self._first or (done, now_s)
-        if now_s - first_s < RATE_AFTER_S or done <= first:
+        before_s, since_s = first_s - self.begun_s, now_s - first_s
+        if since_s < RATE_AFTER_S or done <= first:
             return ""
-        rate = (done - first) / (now_s - first_s)
+        if since_s < before_s:
+            rate = (done - self.begun_at) / (before_s + since_s)
+        else:
+            rate = (done - first) / since_s
         return f"{_rate(rate)}, about {duration((total - done) / rate)} left"
 
 

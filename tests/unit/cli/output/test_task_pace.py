@@ -13,9 +13,16 @@ def test_a_line_has_the_rate_and_the_time_left():
     assert pace.words(0, 200, 100.0) == ""
     assert pace.is_due(20, 200, 108.0), "the models were loaded before these"
     assert pace.words(20, 200, 108.0) == ""
-    assert pace.is_due(50, 200, 114.0)
-    assert pace.words(50, 200, 114.0) == "5.0/s, about 30 s left"
+    assert pace.is_due(60, 200, 116.0)
+    assert pace.words(60, 200, 116.0) == "5.0/s, about 28 s left"
     assert pace.words(200, 200, 144.0) == "took 44 s"
+
+
+def test_units_that_end_together_say_little_of_the_rate():
+    pace = TaskPace(0, 0.0)
+    assert pace.is_due(64, 800, 40.0)
+    assert pace.words(256, 800, 42.0) == "6.1/s, about 89 s left"
+    assert pace.words(384, 800, 80.0) == "8.0/s, about 52 s left"
 
 
 def test_what_was_done_before_is_no_part_of_the_rate():
