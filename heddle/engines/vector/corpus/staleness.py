@@ -37,8 +37,9 @@ class Staleness:
         """What searches report; "" = they see the corpus."""
         if self._error is None:
             return ""
-        since = self._clock.now_s() - self._seen_s
-        return f"searched as the corpus was {since:.0f} s ago: {self._error}"
+        now_s = self._clock.now_s()
+        seen = f"searched as the corpus was {now_s - self._seen_s:.0f} s ago"
+        return f"{seen}, away for {now_s - self._away_s:.0f} s: {self._error}"
 
     def begin(self) -> None:
         """Say that the corpus is asked now."""

@@ -24,9 +24,10 @@ def test_searches_go_on_for_as_long_as_they_may():
     assert not staleness.note
     clock.time_s = 12.0
     staleness.check(AWAY)
-    assert "as the corpus was 9 s ago: the database can't be reached" in staleness.note
+    assert "was 9 s ago, away for 0 s: the database can't be reached" in staleness.note
     clock.time_s = 21.9
     staleness.check(AWAY)
+    assert "was 19 s ago, away for 10 s: the database can't be reached" in staleness.note
     clock.time_s = 22.0
     with pytest.raises(Unreachable):
         staleness.check(AWAY)
