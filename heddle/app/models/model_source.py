@@ -62,7 +62,8 @@ def model_directory(name: str | Path, *, fetch: bool = True) -> Path:
     known = ", ".join(installed_models()) or "none"
     raise InputError(
         f"model {str(name)!r} is no directory and no installed model; installed: {known}; "
-        f"or give {' or '.join(_MADE)}, or owner/name of a model hub repository"
+        f"or give {' or '.join(_MADE)}, owner/name of a model hub repository, or another server's "
+        "model: http://HOST:PORT/v1#NAME"
     )
 
 
