@@ -13,6 +13,10 @@ FRAMEWORKS: Final[Mapping[str, str]] = {
     "haystack": "heddle.adapters.haystack.wrapping",
     "llama_index": "heddle.adapters.llamaindex.wrapping",
 }
+CHAIN: Final = (
+    "a chain needs no wrap: put heddle.adapters.langchain's ChatHeddle and HeddleRetriever into "
+    "it, or make it a node of a compiled graph"
+)
 
 
 def wrap(program: P, engine: object = None, **options: Any) -> P:
@@ -51,7 +55,9 @@ def wrap(program: P, engine: object = None, **options: Any) -> P:
         if module is not None:
             wrapped: P = import_module(module).wrapped(program, engine, **options)
             return wrapped
+    is_chain = type(program).__module__.partition(".")[0] == "langchain_core"
     raise ConfigError(
         f"wrap: {type(program).__module__}.{type(program).__qualname__} is no program of "
-        f"{', '.join(FRAMEWORKS)}: give a compiled graph, a pipeline or a query engine"
+        f"{', '.join(FRAMEWORKS)}: "
+        + (CHAIN if is_chain else "give a compiled graph, a pipeline or a query engine")
     )

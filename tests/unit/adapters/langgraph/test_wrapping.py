@@ -507,6 +507,8 @@ def test_nothing_to_schedule_is_an_error_that_names_what_was_looked_at(engine):
         wrap(program(model, retriever).compile(), engine, urgency=3)
     with pytest.raises(ConfigError, match=r"builtins\.dict is no program"):
         wrap({}, engine)
+    with pytest.raises(ConfigError, match="a chain needs no wrap: put"):
+        wrap(ANSWER | model, engine)
 
 
 def test_graphs_in_graphs_are_one_run_with_names_of_both(engine):
