@@ -29,8 +29,6 @@ OWN_FIELDS: Final = ("max_tokens", "temperature", "top_p", "seed")
 REDIRECTED: Final = "heddle_may_stand_in"
 DEFAULT_K: Final = 4  # of LangChain's vector stores
 PARSED: Final = "parsed"  # where OpenAI's client puts what an answer is read as
-
-
 NOT_REPLACED: Final = (
     "similarity_search_with_score",
     "similarity_search_with_relevance_scores",
