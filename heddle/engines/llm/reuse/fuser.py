@@ -212,8 +212,9 @@ class Fuser:
 
         It also does where fusing it is not predicted to pay. Where that is so with all stored,
         nothing is looked up, and nothing kept of it either. So it is while the corpus can't say
-        which chunks are deleted. A chunk is left on disk if loading it takes longer than
-        prefilling it once the engine has finished other requests' work. The receipt says so.
+        which chunks are deleted. Unless its policy reuses always, a chunk is left on disk if
+        loading it takes longer than prefilling it once the engine has finished other requests'
+        work. The receipt says so.
         """
         self._begin(prompt, now_s, outlook)
         if prompt.load_id is not None:
@@ -247,7 +248,9 @@ class Fuser:
         ends_s = dict(zip(found, self._cache.predicted_load_s(found.values()), strict=True))
         busy_s = outlook.busy_s(layout.tokens)
         saved_token_s = (1.0 - ratio_of(prompt.reuse)) * outlook.token_s(layout.tokens)
-        fetched, notes = _worth_fetching(layout, found, ends_s, saved_token_s, busy_s)
+        fetched, notes = found, ()
+        if not prompt.reuse.always:
+            fetched, notes = _worth_fetching(layout, found, ends_s, saved_token_s, busy_s)
         kinds = {index: one.kind for index, one in fetched.items()}
         wait_s = max((ends_s[index] - busy_s for index in fetched), default=0.0)
         problem = self.guard.against(judged, kinds, max(0.0, wait_s)) if fetched else ""

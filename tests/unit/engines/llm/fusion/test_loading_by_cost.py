@@ -1,10 +1,12 @@
 """What takes longer to load than to prefill is prefilled, and the receipt says so."""
 
 import logging
+from dataclasses import replace
 
 import pytest
 
 from heddle.core.kv_reuse import AUTO, KvReuse, ReusePolicy
+from heddle.engines.llm.reuse.guard import FusionGuard
 from heddle.kv.chunk_directory import Tier
 from heddle.kv.chunk_store import ChunkStore
 from tests.helpers.fused_serving import FusedServing, segments
@@ -26,6 +28,23 @@ def foretelling(*ends_s):
     return Foretelling
 
 
+class FusesAll(FusionGuard):
+    """Has every prompt fused that finds something, so that loads alone are chosen."""
+
+    def against_all(self, prompt):
+        return ""
+
+    def against(self, prompt, kinds, wait_s):
+        return ""
+
+
+def choosing(model, **options):
+    """Return an engine that chooses what to load."""
+    serving = FusedServing(model, disk_bytes_max=1 << 28, guarded=True, **options)
+    serving.fuser.guard = FusesAll()
+    return serving
+
+
 @pytest.fixture(scope="module")
 def case():
     return ThreeChunks(tiny_model("llama"))
@@ -43,12 +62,7 @@ def ask(case, folder):
     """Ask once with a store that foretells these ends; returns logits and receipt."""
 
     def ask(*ends_s, reuse=FUSED):
-        serving = FusedServing(
-            case.model,
-            directory=folder,
-            disk_bytes_max=1 << 28,
-            store_class=foretelling(*ends_s),
-        )
+        serving = choosing(case.model, directory=folder, store_class=foretelling(*ends_s))
         number = serving.start(case.segments, reuse)
         serving.drain_loads([number])
         serving.engine.close()
@@ -90,6 +104,12 @@ def test_what_is_on_its_way_already_is_taken_before_what_stands_first(ask, case)
     assert fused.chunks["miss"] == 2
 
 
+def test_who_reuses_always_waits_for_a_slow_disk(ask):
+    _, fused = ask(NEVER_S, 2 * NEVER_S, 3 * NEVER_S, reuse=replace(FUSED, always=True))
+    assert "miss" not in fused.chunks
+    assert fused.notes == ()
+
+
 @pytest.mark.parametrize("ratio", [1.0, AUTO])
 def test_a_chunk_is_worth_what_is_not_computed_anew(ask, ratio):
     """At ratio 1 a load saves nothing; else a millionth of a second is always worth it."""
@@ -101,10 +121,9 @@ def test_behind_others_there_is_time_to_load(case, folder):
     """Shorter prompts keep the engine busy for longer than the loads take."""
     fused = []
     for others in (0, 12):
-        serving = FusedServing(
+        serving = choosing(
             case.model,
             directory=folder,
-            disk_bytes_max=1 << 28,
             store_class=foretelling(3, 3, 3),
             prior_s={"prefill_tokens": 0.01},
         )
