@@ -248,9 +248,11 @@ class Fuser:
         ends_s = dict(zip(found, self._cache.predicted_load_s(found.values()), strict=True))
         busy_s = outlook.busy_s(layout.tokens)
         saved_token_s = (1.0 - ratio_of(prompt.reuse)) * outlook.token_s(layout.tokens)
-        fetched, notes = found, ()
-        if not prompt.reuse.always:
-            fetched, notes = _worth_fetching(layout, found, ends_s, saved_token_s, busy_s)
+        fetched, notes = (
+            (found, ())
+            if prompt.reuse.always
+            else _worth_fetching(layout, found, ends_s, saved_token_s, busy_s)
+        )
         kinds = {index: one.kind for index, one in fetched.items()}
         wait_s = max((ends_s[index] - busy_s for index in fetched), default=0.0)
         problem = self.guard.against(judged, kinds, max(0.0, wait_s)) if fetched else ""
