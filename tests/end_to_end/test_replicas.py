@@ -75,7 +75,7 @@ def test_while_a_lane_is_gone_the_others_answer(server: Server, name: str, how: 
     assert name in note
     assert shown["lanes"][name]["reason"] in note
     for handle in handles:
-        assert handle.result(timeout_s=60).text
+        assert handle.result(timeout_s=180).text
     assert server.app("oneshot").invoke(QUESTION).text == expected.text
     eventually(lambda: lanes(server).get(name, before) != before)
     eventually(lambda: server.health()["status"] == "ok" and holds_nothing(server))

@@ -50,7 +50,10 @@ def check(path: Path, content: bytes) -> None:
         document.text.encode()
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(edits=EDITS)
 @pytest.mark.parametrize("suffix", GOOD)
 def test_a_file_that_was_damaged(tmp_path, suffix, edits):
@@ -61,7 +64,10 @@ def test_a_file_that_was_damaged(tmp_path, suffix, edits):
     check(tmp_path / f"a{suffix}", content)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(content=st.binary(max_size=400))
 @pytest.mark.parametrize("suffix", GOOD)
 def test_any_bytes(tmp_path, suffix, content):
@@ -76,7 +82,10 @@ TAG_WORDS = (
 TAGS = st.sampled_from([tag.replace("~", " ") for tag in TAG_WORDS.split(" ")])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(parts=st.lists(TAGS, max_size=40))
 def test_any_tags(tmp_path, parts):
     check(tmp_path / "a.html", " ".join(parts).encode())

@@ -142,7 +142,7 @@ def test_a_decode_reads_each_key_once_for_any_number_of_heads(heads, head_dim, c
 )
 @settings(
     max_examples=60,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_any_queries_over_any_chunks(dtype, queries, chunks, seed, at_the_end):
     torch.manual_seed(seed)

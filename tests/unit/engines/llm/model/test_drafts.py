@@ -3,7 +3,7 @@
 from functools import cache
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.llm_parity import NEW_TOKENS, Serving
@@ -65,7 +65,7 @@ def test_seeded_draws_are_the_same():
     assert sum(g.accepted for g in drafted) > NEW_TOKENS
 
 
-@settings(max_examples=10, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=10)
 @given(st.data())
 def test_no_draft_changes_a_token(data):
     family = data.draw(st.sampled_from(FAMILIES[:3]))
