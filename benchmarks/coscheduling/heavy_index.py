@@ -112,6 +112,11 @@ def default_kind_index(heavy: Path) -> Path:
     return folder
 
 
+def is_flat(folder: Path) -> bool:
+    """Whether such an index holds whole vectors, and no codes."""
+    return not (folder / REFINE).exists()
+
+
 def lists_of(count: int) -> int:
     """Return how many inverted lists hold this many vectors."""
     return round(4 * math.sqrt(count))
@@ -136,10 +141,9 @@ def build_engine(name: str, epoch: int, settings: HeavySettings) -> SearchEngine
 
 
 def _opened(folder: Path) -> LiveIndex:
-    refine = folder / REFINE
-    if refine.exists():
+    if not is_flat(folder):
         index = faiss.read_index(str(folder / INDEX))
-        return LiveIndex(index, 0, RefineStore.open(refine, index.d))
+        return LiveIndex(index, 0, RefineStore.open(folder / REFINE, index.d))
     # Mapped: the lanes of all contenders share the pages of one file.
     index = faiss.read_index(str(folder / INDEX), MAPPED)
     # A search that waited for the disk, or for its pages to be mapped, would be measured.

@@ -8,6 +8,7 @@ from typing import Any, Final
 from benchmarks.coscheduling.bed import Bed, asyncio_fifo
 from benchmarks.coscheduling.blocks import Contender, Ran
 from benchmarks.coscheduling.corpora import HEAVY, Corpora
+from benchmarks.coscheduling.fifo_setting import FifoSetting
 from benchmarks.coscheduling.journal import Journal
 from benchmarks.coscheduling.lane_set import LaneSet
 from benchmarks.coscheduling.ratios import median, p99
@@ -26,6 +27,7 @@ class HeavyLoad:
         size: how much is measured.
         fifo: engines that serve calls as they come, set at their best.
         own: Heddle's.
+        setting: of asyncio_fifo's engines; Heddle's have its prompt chunk.
         capacity_per_s: of asyncio_fifo.
     """
 
@@ -33,6 +35,7 @@ class HeavyLoad:
     size: Size
     fifo: LaneSet
     own: LaneSet
+    setting: FifoSetting
     capacity_per_s: float
 
     def record(self, figures: Mapping[str, float]) -> dict[str, object]:
@@ -63,7 +66,7 @@ async def heavy_load(quick: bool, seed: int, run: str) -> AsyncIterator[HeavyLoa
         saturating = bed.asks(size.saturating, 1, 0.0, 2)[0]
         capacity = await bed.capacity_per_s(asyncio_fifo(fifo), saturating)
         print(f"capacity of asyncio_fifo: {capacity:.2f} questions/s", flush=True)
-        yield HeavyLoad(bed, size, fifo, own, capacity)
+        yield HeavyLoad(bed, size, fifo, own, setting, capacity)
 
 
 def result(

@@ -9,11 +9,11 @@ from typing import Final
 
 from benchmarks.contenders.port_client import PortClient
 from benchmarks.coscheduling.generations import Generations
-from benchmarks.coscheduling.heavy_index import HeavySettings
+from benchmarks.coscheduling.heavy_index import HeavySettings, is_flat
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
 from heddle.app.assembly.cluster import open_cluster
 from heddle.app.assembly.lanes import VECTOR, lane_specs
-from heddle.app.assembly.server_plan import ServerPlan, plan_server
+from heddle.app.assembly.server_plan import ServerPlan, plan_server, speculates
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
@@ -105,7 +105,7 @@ def lane_set(
     config = ServerConfig.of(llm, index, settings)
     with CorpusStore.open(index) as store, ExitStack() as ending:
         cluster, limits = open_cluster(config, ending), LaneLimits()
-        plan = plan_server(config, store, nodes=cluster.facts)
+        plan = searching(plan_server(config, store, nodes=cluster.facts), heavy)
         specs = _specs(plan, heavy, calls, disk_bytes_per_s)
         for spreads, kinds in (
             (is_llm_everywhere, (LlmSettings,)),
@@ -124,6 +124,15 @@ def lane_set(
         yield LaneSet(
             ports, tokenizer, store, plan.prompts, search.speculates, search.busy_max, nodes
         )
+
+
+def searching(plan: ServerPlan, heavy: Path | None) -> ServerPlan:
+    """Return the plan of a server whose corpus has this index."""
+    if heavy is None:
+        return plan
+    has_lent_cores = plan.placement.lends_to_scans and is_flat(heavy)
+    guesses = speculates(plan.config, has_own_llm=True, has_lent_cores=has_lent_cores)
+    return replace(plan, search=replace(plan.search, speculates=guesses))
 
 
 def _specs(

@@ -40,6 +40,14 @@ def list_mode_of(directory: Path) -> SearchMode:
         return SearchMode.AUTO
 
 
+def kind_of(directory: Path) -> IndexKind | None:
+    """Return the kind of a directory's lists; None where nothing was made yet, or can't be read."""
+    try:
+        return IndexKind(read_manifest(directory).kind)
+    except (OSError, InputError, ValueError):  # the next to open it makes another
+        return None
+
+
 def index_bytes(mode: SearchMode, count: int, dims: int) -> int:
     """Return the memory in which `count` vectors are searched [bytes].
 
