@@ -9,7 +9,6 @@ from pathlib import Path
 
 from benchmarks.contenders.uvicorn_process import serve_app
 from benchmarks.coscheduling.heavy_index import HeavySettings
-from benchmarks.coscheduling.lane_set import searching
 from heddle.app.assembly import start
 from heddle.app.assembly.lanes import VECTOR, lane_specs
 from heddle.app.assembly.server_plan import ServerPlan
@@ -32,7 +31,7 @@ def main(corpus: Path, index: Path, nprobe: int) -> None:
                 index,
                 plan.placement.retrieval_threads,
                 plan.config.call_order,
-                speculates=searching(plan, index).search.speculates,
+                speculates=plan.search.speculates,
                 nprobe=nprobe,
             )
             return replace(engine, factory=FACTORY, settings=settings)

@@ -51,13 +51,8 @@ from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.engines.llm.model.fused_types import fuses_on_cpu
 from heddle.engines.llm.text.chat_template import read_json
-from heddle.engines.vector.files.index_bytes import (
-    device_bytes,
-    index_bytes,
-    kind_of,
-    mode_of,
-)
-from heddle.engines.vector.files.index_kind import IndexKind, SearchMode, kind_for
+from heddle.engines.vector.files.index_bytes import device_bytes, index_bytes, mode_of
+from heddle.engines.vector.files.index_kind import SearchMode
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.build import HOST as GRAPH_HOST
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
@@ -85,14 +80,12 @@ class SearchSettings:
         speculates: whether prompts are computed with the hits of a search that still runs.
         busy_max: the share of time that an LLM lane may work while they are.
         inside: the index inside the corpus's database that is searched; None = Heddle's own is.
-        has_lent_cores: whether scans use the LLM's cores while it is idle.
     """
 
     recall: float | None
     speculates: bool
     busy_max: float = 1.0
     inside: VectorIndexKind | None = None
-    has_lent_cores: bool = False
 
     def line(self) -> str:
         """Return the settings in words."""
@@ -103,8 +96,6 @@ class SearchSettings:
         ahead = ", and prompts are computed ahead with the hits so far" if self.speculates else ""
         if ahead and self.busy_max < 1.0:
             ahead += f", while the LLM works at most {self.busy_max:.0%} of the time"
-        if self.has_lent_cores and not ahead:
-            ahead = " and have the LLM's cores while it is idle: no prompt is computed ahead"
         return f"searches scan every list that they plan{ahead}"
 
 
@@ -375,7 +366,6 @@ def plan_server(
             memory_problem=binding_problem() if len(numa_nodes) > 1 else "",
         )
     always = config.speculate == "always"
-    has_lent_cores = placement.lends_to_scans and _is_flat(store)
     return ServerPlan(
         config=config,
         machine=machine,
@@ -396,10 +386,9 @@ def plan_server(
         roles=roles,
         search=SearchSettings(
             config.recall,
-            speculates(config, has_own_llm=generator is not None, has_lent_cores=has_lent_cores),
+            _speculates(config, generator is not None),
             1.0 if placement.has_spare_core or always else SHARED_BUSY_MAX,
             inside,
-            has_lent_cores,
         ),
         hot=_hot_on(hot, device),
         graph=graph,
@@ -420,17 +409,6 @@ def plan_server(
             None if encoder is None else MeasuredOn(encoder.name, machine.cpu_model),
         ),
     )
-
-
-def speculates(config: ServerConfig, *, has_own_llm: bool, has_lent_cores: bool) -> bool:
-    """Whether prompts may be computed ahead of their searches. (ADR 37)
-
-    By `auto` none is where scans have the LLM's cores while it is idle: a guess would take them
-    from the search whose hits it has.
-    """
-    can = has_own_llm and config.index is not None and config.shards == 1
-    can = can and config.search_in == "lanes" and not has_lent_cores
-    return config.speculate == "always" or (config.speculate == "auto" and can)
 
 
 def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
@@ -509,14 +487,6 @@ def _scans_lists(
     return config.index is not None and inside is None and not has_graph
 
 
-def _is_flat(store: CorpusStore | None) -> bool:
-    """Whether the lists of a corpus's index hold whole vectors, of which cores share a scan."""
-    if store is None:
-        return True  # as an empty corpus
-    kind = kind_of(store.place.work) or kind_for(store.vector_count, SearchMode.AUTO)
-    return kind is IndexKind.FLAT
-
-
 def _can_borrow(config: ServerConfig, generator: ModelFiles | None, machine: MachineFacts) -> bool:
     """Whether the LLM may have idle cores of another lane: fused layers give them back. (ADR 60)"""
     if generator is None or not _lends(config):
@@ -575,6 +545,13 @@ def _embeds_on(device: str, devices: Sequence[Device], wanted: Sequence[WantedLa
     if wanted is not None:
         return any(lane.device == device for lane in wanted)
     return any(one.torch_name == device for one in devices)
+
+
+def _speculates(config: ServerConfig, has_own_llm: bool) -> bool:
+    """Whether prompts may be computed ahead of their searches."""
+    can = has_own_llm and config.index is not None and config.shards == 1
+    can = can and config.search_in == "lanes"
+    return config.speculate == "always" or (config.speculate == "auto" and can)
 
 
 def _hot_clusters(config: ServerConfig, machine: MachineFacts) -> HotSettings | None:
