@@ -40,7 +40,9 @@ def main(corpus: Path, index: Path, nprobe: int) -> None:
         return tuple(replace(one, engines=tuple(map(serving, one.engines))) for one in lanes)
 
     start.lane_specs = specs
-    with Server("reader", corpus, dtype="float32", reranker=None) as server:
+    # By itself such a server makes no guesses: the index is flat, the corpus's own is not.
+    options = {"dtype": "float32", "reranker": None, "speculate": "never"}
+    with Server("reader", corpus, **options) as server:
         serve_app(create_app(server, {}), http=BoundedConnection, lifespan="off")
 
 

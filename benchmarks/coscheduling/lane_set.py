@@ -13,7 +13,7 @@ from benchmarks.coscheduling.heavy_index import HeavySettings, is_flat
 from benchmarks.coscheduling.search_calls import PIECES, SearchCalls
 from heddle.app.assembly.cluster import open_cluster
 from heddle.app.assembly.lanes import VECTOR, lane_specs
-from heddle.app.assembly.server_plan import ServerPlan, plan_server, speculates
+from heddle.app.assembly.server_plan import ServerPlan, busy_max, plan_server
 from heddle.app.server_config import ServerConfig
 from heddle.core.ports import EnginePort
 from heddle.corpus.store import CorpusStore
@@ -40,8 +40,8 @@ class LaneSet:
     """Lanes under way; `seen` is the newest frame of each engine.
 
     `speculates`: their server computes prompts ahead of searches (`speculate`), while its LLM works
-    at most `busy_max` of the time. `nodes` has the
-    node of each lane that Ray or a user has placed on one.
+    at most `busy_max` of the time; None = it doesn't. `nodes` has the node of each lane that Ray or
+    a user has placed on one.
 
     Mutates: `drain` reads the frames that are left over.
     """
@@ -51,7 +51,7 @@ class LaneSet:
     store: CorpusStore
     prompts: ModelPrompts
     speculates: bool = False
-    busy_max: float = 1.0
+    busy_max: float | None = 1.0
     nodes: Mapping[str, str] = field(default_factory=dict)
     seen: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -105,7 +105,7 @@ def lane_set(
     config = ServerConfig.of(llm, index, settings)
     with CorpusStore.open(index) as store, ExitStack() as ending:
         cluster, limits = open_cluster(config, ending), LaneLimits()
-        plan = searching(plan_server(config, store, nodes=cluster.facts), heavy)
+        plan = _searching(plan_server(config, store, nodes=cluster.facts), heavy)
         specs = _specs(plan, heavy, calls, disk_bytes_per_s)
         for spreads, kinds in (
             (is_llm_everywhere, (LlmSettings,)),
@@ -126,13 +126,12 @@ def lane_set(
         )
 
 
-def searching(plan: ServerPlan, heavy: Path | None) -> ServerPlan:
+def _searching(plan: ServerPlan, heavy: Path | None) -> ServerPlan:
     """Return the plan of a server whose corpus has this index."""
     if heavy is None:
         return plan
-    has_lent_cores = plan.placement.lends_to_scans and is_flat(heavy)
-    guesses = speculates(plan.config, has_own_llm=True, has_lent_cores=has_lent_cores)
-    return replace(plan, search=replace(plan.search, speculates=guesses))
+    share = busy_max(plan.config, plan.placement, is_flat=is_flat(heavy))
+    return replace(plan, search=replace(plan.search, busy_max=share))
 
 
 def _specs(

@@ -267,8 +267,9 @@ class ServerConfig:
         "auto",
         "whether prompts are computed, and answered, while their search still runs",
         details="answers stay the same, and each guess must be predicted to pay; auto = where the "
-        "index is in one piece and the model runs in Heddle; always = there alone: other settings "
-        "are refused, and `oneshot` doesn't rerank by itself",
+        "index is in one piece, the model runs in Heddle, and scans of a flat index don't use its "
+        "cores (lend_cores); always = with an index in one piece and a model in Heddle alone: "
+        "other settings are refused, and `oneshot` doesn't rerank by itself",
         group=SEARCH,
     )
     hot_clusters: str = setting(

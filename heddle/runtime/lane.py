@@ -27,12 +27,13 @@ class Lane:
     """The runtime's side of one engine.
 
     `tokens` are those of the LLM tasks in flight (`token_count`), `computed` how many of them its
-    steps have computed. Prompts are computed ahead while it works at most `busy_max` of the time.
+    steps have computed. Prompts are computed ahead while it works at most `busy_max` of the time;
+    None = none is.
     """
 
     port: EnginePort
     scheduler: EngineScheduler
-    busy_max: float = 1.0
+    busy_max: float | None = 1.0
     in_flight: int = 0
     tokens: int = 0
     computed: float = 0.0
@@ -83,7 +84,7 @@ class Lane:
 
     def may_gain(self, probability: float, rest_s: float) -> bool:
         """Whether a prompt computed ahead could pay here at any length; True = not known."""
-        if self.use.share > self.busy_max:
+        if self.busy_max is None or self.use.share > self.busy_max:
             return False
         curve = ThroughputCurve.of(self.last.costs if self.last else None)
         return curve is None or may_gain(probability, rest_s, curve.call_s, self.use.delay)

@@ -64,7 +64,8 @@ class Runtime:
         tracers: hear of every step.
         clock: times callable edges; nothing is decided by it.
         speculates: whether prompts may be computed while their search still runs.
-        busy_max: the share of time that an engine may work where prompts are computed ahead for it.
+        busy_max: the share of time that an engine may work where prompts are computed ahead for it;
+            None = none is.
         threads: tokenise long prompts; None = they are tokenised on this thread, as in simulations.
         preferred: names of ports that carry out their kinds alone, though others could.
         changes: the log of the corpus that searches follow; None = it isn't known.
@@ -83,7 +84,7 @@ class Runtime:
     tracers: Sequence[Tracer] = ()
     clock: Clock = field(default_factory=SystemClock)
     speculates: bool = False
-    busy_max: float = 1.0
+    busy_max: float | None = 1.0
     threads: WorkPool | None = None
     preferred: frozenset[str] = frozenset()
     changes: ChangeLog | None = None

@@ -51,8 +51,13 @@ from heddle.engines.embedding.wanted_lanes import WantedLane, wanted_lanes
 from heddle.engines.llm.lanes.lane_role import LaneRole, lane_names
 from heddle.engines.llm.model.fused_types import fuses_on_cpu
 from heddle.engines.llm.text.chat_template import read_json
-from heddle.engines.vector.files.index_bytes import device_bytes, index_bytes, mode_of
-from heddle.engines.vector.files.index_kind import SearchMode
+from heddle.engines.vector.files.index_bytes import (
+    device_bytes,
+    index_bytes,
+    kind_of,
+    mode_of,
+)
+from heddle.engines.vector.files.index_kind import IndexKind, SearchMode, kind_for
 from heddle.engines.vector.files.manifest import graph_path
 from heddle.engines.vector.graph.build import HOST as GRAPH_HOST
 from heddle.engines.vector.ivf.hot.setting import AUTO, HotSettings, hot_settings
@@ -78,13 +83,14 @@ class SearchSettings:
         recall: the share of the exact hits that searches find on average; None = a search scans
             every list that it plans.
         speculates: whether prompts are computed with the hits of a search that still runs.
-        busy_max: the share of time that an LLM lane may work while they are.
+        busy_max: the share of time that an LLM lane may work while they are; None = none is, but
+            stored KV is read ahead.
         inside: the index inside the corpus's database that is searched; None = Heddle's own is.
     """
 
     recall: float | None
     speculates: bool
-    busy_max: float = 1.0
+    busy_max: float | None = 1.0
     inside: VectorIndexKind | None = None
 
     def line(self) -> str:
@@ -93,10 +99,22 @@ class SearchSettings:
             return f"searches run inside PostgreSQL, by pgvector: {self.inside.value}"
         if self.recall is not None:
             return f"searches stop at a recall of {self.recall:g}"
-        ahead = ", and prompts are computed ahead with the hits so far" if self.speculates else ""
-        if ahead and self.busy_max < 1.0:
+        return f"searches scan every list that they plan{self._ahead()}"
+
+    @property
+    def guesses(self) -> bool:
+        """Whether prompts are computed ahead of their searches."""
+        return self.speculates and self.busy_max is not None
+
+    def _ahead(self) -> str:
+        if not self.speculates:
+            return ""
+        if self.busy_max is None:
+            return " and have the LLM's cores while it is idle, so no prompt is computed ahead"
+        ahead = ", and prompts are computed ahead with the hits so far"
+        if self.busy_max < 1.0:
             ahead += f", while the LLM works at most {self.busy_max:.0%} of the time"
-        return f"searches scan every list that they plan{ahead}"
+        return ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +267,7 @@ class ServerPlan:
             "nodes": {} if self.cluster is None else self.cluster.record(),
             "search_inside": None if self.search.inside is None else self.search.inside.value,
             "recall": self.search.recall,
-            "speculates": self.search.speculates,
+            "speculates": self.search.guesses,
             "hot_share": 0.0 if self.hot is None else self.hot.share,
         }
 
@@ -365,7 +383,6 @@ def plan_server(
             decodes_on=decodes_on,
             memory_problem=binding_problem() if len(numa_nodes) > 1 else "",
         )
-    always = config.speculate == "always"
     return ServerPlan(
         config=config,
         machine=machine,
@@ -387,7 +404,7 @@ def plan_server(
         search=SearchSettings(
             config.recall,
             _speculates(config, generator is not None),
-            1.0 if placement.has_spare_core or always else SHARED_BUSY_MAX,
+            busy_max(config, placement, is_flat=_is_flat(store)),
             inside,
         ),
         hot=_hot_on(hot, device),
@@ -409,6 +426,20 @@ def plan_server(
             None if encoder is None else MeasuredOn(encoder.name, machine.cpu_model),
         ),
     )
+
+
+def busy_max(config: ServerConfig, placement: Placement, *, is_flat: bool) -> float | None:
+    """Return the share of time that an LLM lane may work while prompts are computed ahead. (ADR 37)
+
+    None = none is computed ahead by `auto`: where scans have the LLM's cores while it is idle, a
+    guess would take them from the search whose hits it has. Only scans of a flat index, one with
+    lists of whole vectors, are shared by cores.
+    """
+    if config.speculate == "always":
+        return 1.0
+    if placement.lends_to_scans and is_flat:
+        return None
+    return 1.0 if placement.has_spare_core else SHARED_BUSY_MAX
 
 
 def embedder_dtype(wanted: str, stored: EmbedderStamp | None, machine: MachineFacts) -> str:
@@ -485,6 +516,14 @@ def _scans_lists(
     """Whether lanes scan inverted lists: neither a graph nor the corpus's database is searched."""
     has_graph = store is not None and mode_of(store.place.work) is SearchMode.GRAPH
     return config.index is not None and inside is None and not has_graph
+
+
+def _is_flat(store: CorpusStore | None) -> bool:
+    """Whether the lists of a corpus's index hold whole vectors."""
+    if store is None:
+        return True  # as an empty corpus
+    kind = kind_of(store.place.work) or kind_for(store.vector_count, SearchMode.AUTO)
+    return kind is IndexKind.FLAT
 
 
 def _can_borrow(config: ServerConfig, generator: ModelFiles | None, machine: MachineFacts) -> bool:

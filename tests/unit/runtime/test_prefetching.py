@@ -26,8 +26,10 @@ class Storing(RunningSearches):
         self.cycle()
 
 
-def test_what_the_prompt_will_take_is_read_while_the_search_runs(oneshot):
+@pytest.mark.parametrize("busy_max", [1.0, None], ids=["", "where no prompt is computed ahead"])
+def test_what_the_prompt_will_take_is_read_while_the_search_runs(oneshot, busy_max):
     bench = Storing()
+    bench.runtime.lanes["llm"].busy_max = busy_max
     call = bench.submit(oneshot, tenant="a", **FUSED)
     assert [a.report_every for a in bench.vector.sent(Admit)] == [1]
     bench.look()

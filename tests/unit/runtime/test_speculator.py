@@ -172,11 +172,13 @@ def test_only_prompts_that_full_attention_computes(oneshot, options):
     bench.ended(call)
 
 
-@pytest.mark.parametrize(("worked_s", "guesses"), [(0.1, 1), (2.0, 0)])
-def test_none_for_an_engine_that_works_more_than_it_may(oneshot, worked_s, guesses):
+@pytest.mark.parametrize(
+    ("busy_max", "worked_s", "guesses"), [(0.6, 0.1, 1), (0.6, 2.0, 0), (None, 0.0, 0)]
+)
+def test_none_for_an_engine_that_works_more_than_it_may(oneshot, busy_max, worked_s, guesses):
     bench = Searching()
     lane = bench.runtime.lanes["llm"]
-    lane.busy_max = 0.6
+    lane.busy_max = busy_max
     bench.submit(oneshot)
     lane.use.work(worked_s, bench.clock.time_s)
     bench.look()

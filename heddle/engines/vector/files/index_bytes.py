@@ -43,7 +43,8 @@ def list_mode_of(directory: Path) -> SearchMode:
 def kind_of(directory: Path) -> IndexKind | None:
     """Return the kind of a directory's lists; None where nothing was made yet, or can't be read."""
     try:
-        return IndexKind(read_manifest(directory).kind)
+        manifest = read_manifest(directory)
+        return IndexKind(manifest.kind) if manifest.file else None
     except (OSError, InputError, ValueError):  # the next to open it makes another
         return None
 

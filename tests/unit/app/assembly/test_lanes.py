@@ -14,7 +14,7 @@ from heddle.app.server_config import ServerConfig
 from heddle.core.errors import ConfigError
 from heddle.core.tasks import Optimizations
 from heddle.corpus.store import CorpusStore
-from heddle.engines.vector.files.manifest import graph_path
+from heddle.engines.vector.files.manifest import FOLDER, MANIFEST, IndexManifest, graph_path
 from heddle.engines.vector.pool.build import PoolSettings
 from heddle.hosts.lane_spec import LaneSpec
 from heddle.hosts.machine import MachineFacts
@@ -95,6 +95,35 @@ def test_a_graph_has_no_scans_that_borrow_cores(model: Path, tmp_path: Path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         assert not plan_server(config, store, machine()).placement.lends_to_scans
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "guesses"),
+    [
+        (None, {}, False),
+        ("flat", {}, False),
+        ("flat", {"speculate": "always"}, True),
+        ("flat", {"lend_cores": False}, True),
+        ("flat", {"lend_cores": False, "speculate": "never"}, False),
+        ("pq", {}, True),
+        ("panorama", {}, True),
+        ("pq", {"speculate": "never"}, False),
+    ],
+)
+def test_no_guess_takes_cores_from_the_scans_that_borrow_them(
+    model: Path, tmp_path: Path, kind: str | None, options: dict[str, object], guesses: bool
+):
+    config = replace(ServerConfig(model, tmp_path / "corpus", embedder=model), **options)
+    with CorpusStore.open(tmp_path / "corpus", create=True) as store:
+        if kind is not None:
+            manifest = IndexManifest("an index", 1, "", 1, 1, 8, "", kind, "auto", "", "")
+            path = store.place.work / FOLDER / MANIFEST
+            path.parent.mkdir(parents=True)
+            path.write_text(manifest.to_json())
+        plan = plan_server(config, store, machine())
+    assert plan.search.guesses is guesses
+    yields = kind in (None, "flat") and config.lend_cores and config.speculate == "auto"
+    assert ("no prompt is computed ahead" in plan.search.line()) is yields
 
 
 def test_an_llm_alone_has_no_one_to_borrow_from(llama: Path):

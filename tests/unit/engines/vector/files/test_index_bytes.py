@@ -10,6 +10,7 @@ from heddle.engines.vector.files.index_bytes import (
     check_memory,
     device_bytes,
     index_bytes,
+    kind_of,
     mode_of,
 )
 from heddle.engines.vector.files.index_kind import EXHAUSTIVE_BELOW, IndexKind, SearchMode
@@ -38,6 +39,7 @@ def test_what_a_file_holds_is_what_is_planned(tools, tmp_path, mode):
     write_index(tmp_path, live, source)
     held = sum(path.stat().st_size for path in (tmp_path / "index").glob("*-*"))
     assert mode_of(tmp_path) is mode
+    assert kind_of(tmp_path) is kind
     centroids = 4 * live.nlist * tools.dims
     assert held - centroids < 1.1 * index_bytes(mode, count, tools.dims) < 2 * held
 
