@@ -3,7 +3,7 @@
 import itertools
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
@@ -140,8 +140,19 @@ def _print(block: Block) -> None:
 
 def latencies_of(ran: Sequence[Ran], cell: str) -> Mapping[str, list[tuple[float, ...]]]:
     """Return the latencies [s] of a cell's blocks by contender, in the blocks' order."""
+    return _by_contender(ran, cell, lambda block: block.latencies_s)
+
+
+def worked_of(ran: Sequence[Ran], cell: str) -> Mapping[str, list[tuple[float, ...]]]:
+    """Return how long each engine worked in a cell's blocks [s], in the order of latencies_of."""
+    return _by_contender(ran, cell, lambda block: tuple(block.worked_s.values()))
+
+
+def _by_contender(
+    ran: Sequence[Ran], cell: str, seconds_of: Callable[[Block], tuple[float, ...]]
+) -> Mapping[str, list[tuple[float, ...]]]:
     found: dict[str, list[tuple[float, ...]]] = {}
     for block in sorted((one.block for one in ran), key=lambda block: block.number):
         if block.cell == cell:
-            found.setdefault(block.contender, []).append(block.latencies_s)
+            found.setdefault(block.contender, []).append(seconds_of(block))
     return found

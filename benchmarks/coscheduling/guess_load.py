@@ -5,8 +5,9 @@ ways. Where scans use the LLM's cores while it is idle, `auto` makes no guesses:
 server, and `heddle_always` one with `speculate=always`. Where no cores are lent (`lend_cores`
 off), `kept_auto` makes them and `kept_never` none. `x_off_lent_*` and `x_off_kept_*` are the
 latencies without guesses over those with them, above 1 = guesses pay; `x_kept_*` are those of
-`kept_auto` over those of `heddle`: which of the two serves better. On the virtual clock, beside
-other policies: `heddle bench speculation`.
+`kept_auto` over those of `heddle`: which of the two serves better. `*_worked_*` compares how long
+the engines work in the same way. On the virtual clock, beside other policies: `heddle bench
+speculation`.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from benchmarks.coscheduling.bed import heddle
-from benchmarks.coscheduling.blocks import Contender, Ran, in_turns, latencies_of
+from benchmarks.coscheduling.blocks import Contender, Ran, in_turns, latencies_of, worked_of
 from benchmarks.coscheduling.contenders import HeddleServer, Reuse
 from benchmarks.coscheduling.heavy_load import (
     HeavyLoad,
@@ -73,7 +74,7 @@ async def _compared(
             size.sweep_asks, size.blocks, share * load.capacity_per_s, 300 + draw
         )
         ran += await in_turns([own, *others], cell, blocks, load.bed.journal)
-        taken = latencies_of(ran, cell)
+        taken, worked = latencies_of(ran, cell), worked_of(ran, cell)
         key = f"{share:g}".replace(".", "")
         figures |= {f"{name}_{key}": value for name, value in figures_of(taken).items()}
         for pair, with_it, without in (
@@ -85,6 +86,9 @@ async def _compared(
             figures[f"x_{pair}_p50_{key}"] = p50.value
             figures[f"x_{pair}_p50_{key}_low95"] = p50.low95
             figures[f"x_{pair}_p99_{key}"] = ratio(taken[with_it], taken[without], p99, seed).value
+            figures[f"x_{pair}_worked_{key}"] = ratio(
+                worked[with_it], worked[without], sum, seed
+            ).value
     for name, reuse in told.items():
         figures |= {f"guesses_{name}": reuse.guesses, f"guesses_won_{name}": reuse.won}
     figures |= check_same_work(own, others)

@@ -26,7 +26,7 @@ class Storing(RunningSearches):
         self.cycle()
 
 
-@pytest.mark.parametrize("busy_max", [1.0, None], ids=["", "where no prompt is computed ahead"])
+@pytest.mark.parametrize("busy_max", [1.0, None], ids=["guesses", "no guesses"])
 def test_what_the_prompt_will_take_is_read_while_the_search_runs(oneshot, busy_max):
     bench = Storing()
     bench.runtime.lanes["llm"].busy_max = busy_max
