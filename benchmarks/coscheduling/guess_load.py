@@ -86,9 +86,8 @@ async def _compared(
             figures[f"x_{pair}_p50_{key}"] = p50.value
             figures[f"x_{pair}_p50_{key}_low95"] = p50.low95
             figures[f"x_{pair}_p99_{key}"] = ratio(taken[with_it], taken[without], p99, seed).value
-            figures[f"x_{pair}_worked_{key}"] = ratio(
-                worked[with_it], worked[without], sum, seed
-            ).value
+            engines = ratio(worked[with_it], worked[without], sum, seed)
+            figures[f"x_{pair}_worked_{key}"] = engines.value
     for name, reuse in told.items():
         figures |= {f"guesses_{name}": reuse.guesses, f"guesses_won_{name}": reuse.won}
     figures |= check_same_work(own, others)

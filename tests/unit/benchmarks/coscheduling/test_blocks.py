@@ -6,7 +6,15 @@ from typing import cast
 import pytest
 
 from benchmarks.coscheduling.asks import Ask
-from benchmarks.coscheduling.blocks import Contender, in_turns, latencies_of, run_block
+from benchmarks.coscheduling.blocks import (
+    Block,
+    Contender,
+    Ran,
+    in_turns,
+    latencies_of,
+    run_block,
+    worked_of,
+)
 from benchmarks.coscheduling.contenders import MakeDriver, answered, capacity_per_s
 from benchmarks.coscheduling.generations import Generations
 from benchmarks.coscheduling.journal import Journal
@@ -63,6 +71,14 @@ def test_the_order_of_contenders_is_reversed_each_time() -> None:
     taken = latencies_of(ran, "light")
     assert {name: len(blocks) for name, blocks in taken.items()} == {"a": 2, "b": 2}
     assert latencies_of(ran, "heavy") == {}
+
+
+def test_how_long_engines_worked_is_told_block_by_block() -> None:
+    ran = [
+        Ran(Block(cell, "a", number, (9.0,), 0.0, {"llm": llm_s, "vector": 0.5}), (), ())
+        for cell, number, llm_s in (("light", 1, 3.0), ("heavy", 0, 7.0), ("light", 0, 2.0))
+    ]
+    assert worked_of(ran, "light") == {"a": [(2.0, 0.5), (3.0, 0.5)]}
 
 
 def test_a_block_that_fails_is_run_again_once() -> None:
