@@ -4,11 +4,13 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any, Final
+
+import psutil
 
 # Databases of tests need no disk: they end with the test.
 FAST: Final = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
@@ -45,6 +47,23 @@ class Databases:
     def start(self) -> None:
         """Start it again."""
         self._server.ensure_postgres_running()
+
+    @contextmanager
+    def silenced(self) -> Iterator[None]:
+        """Have the server answer nothing, and close nothing, meanwhile."""
+        of_server = (Path(self._server.pgdata) / "postmaster.pid").read_text().split()[0]
+        postmaster = psutil.Process(int(of_server))
+        postmaster.suspend()  # first, as it may start others
+        backends = postmaster.children(recursive=True)
+        try:
+            for process in backends:
+                with suppress(psutil.NoSuchProcess):  # its client has just gone
+                    process.suspend()
+            yield
+        finally:
+            for process in (postmaster, *backends):
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
 
     def run(self, statement: str, url: str | None = None) -> list[tuple[Any, ...]]:
         """Run a statement as the superuser; return its rows."""

@@ -132,7 +132,7 @@ def admit(running: RunningServer, request: Submission, heard: EventSink = unhear
     salt = f"{asked.tenant}\0{token_hex(SALT_BYTES)}" if asked.documents else None
     watch = RequestWatch(running.tally, sink, clock, request.workflow, asked.priority, now_s)
     try:
-        _check_topk(request.workflow, running.store)
+        _check_topk(request.workflow, running.reads)
         runtime.submit(
             request.workflow,
             request.inputs,

@@ -12,6 +12,7 @@ embedded before the stop is kept.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 import numpy as np
@@ -40,7 +41,7 @@ __all__ = ["CorpusStats", "CorpusStore", "EmbedderStamp", "VectorBatch"]
 _REINDEX = "index into another directory: heddle index PATH... --into NEW_DIR"
 
 
-class CorpusStore:
+class CorpusStore(AbstractContextManager["CorpusStore", None]):
     """A corpus, usable from several threads and several processes at once.
 
     What search lanes and the runtime read of it are methods here; its other sides are objects:
@@ -99,6 +100,18 @@ class CorpusStore:
         place = CorpusPlace.of(where)
         return cls(backend_of(place).open_database(place, create=create), place)
 
+    def within(self, answer_s: float) -> "CorpusStore":
+        """Return the same corpus, for reads by who can't wait for a database that is silent.
+
+        Both know the same damage. Close it before this one.
+
+        Args:
+            answer_s: after how long without an answer reads raise Unreachable [s].
+        """
+        hurried = CorpusStore(self._database.within(answer_s), self.place)
+        hurried.health.damage = self.health.damage
+        return hurried
+
     @staticmethod
     def exists(where: Where) -> bool:
         """Whether a corpus has been made here."""
@@ -114,9 +127,6 @@ class CorpusStore:
     def close(self) -> None:
         """Close the connections of all threads; closing twice is fine."""
         self._database.close()
-
-    def __enter__(self) -> "CorpusStore":
-        return self
 
     def __exit__(
         self,

@@ -14,7 +14,8 @@ from heddle.core.errors import Unreachable
 from heddle.corpus.store import CorpusStore
 from tests.helpers.command import Command
 from tests.helpers.degraded import reasons
-from tests.helpers.postgres import Databases, databases, name_of
+from tests.helpers.postgres import Databases, databases, is_back, name_of
+from tests.helpers.server_state import eventually
 from tests.helpers.tiny_server import index_documents, write_documents
 
 pytestmark = pytest.mark.slow
@@ -83,6 +84,26 @@ def test_searches_outlast_the_database_and_writes_do_not(
     found = server.search(QUESTION, topk=3, tenant="ann")
     assert not any("salt mine" in passage.text for passage in found.passages)
     assert not any("can't be reached" in reason for reason in reasons(found.receipt))
+
+
+def test_requests_outlast_a_database_that_is_silent(server: Server, postgres: Databases, url: str):
+    before, own = texts(server), texts(server, tenant="ann")
+    pid = server.state().lanes["retrieval"].pid
+    with postgres.silenced():
+        for _ in range(3):  # after a second in which nothing came, each is as quick as ever
+            found = server.search(QUESTION, topk=3, deadline_s=10)
+            assert [passage.text for passage in found.passages] == before
+            assert any("does not answer" in reason for reason in reasons(found.receipt))
+        assert texts(server, tenant="ann", deadline_s=10) == own
+        assert texts(server, hybrid=True, deadline_s=10)
+        with pytest.raises(Unreachable, match="does not answer"):
+            server.upsert("other", "More text.")
+        assert server.state().corpus_revision is None
+    eventually(lambda: is_back(lambda: server.upsert("mine", MINE.format("two"))))
+    eventually(lambda: "two levels" in texts(server)[0])
+    with CorpusStore.open(url) as other:
+        other.documents.delete_document("mine")
+    assert server.state().lanes["retrieval"].pid == pid
 
 
 def test_the_index_lies_in_a_work_directory_of_this_node(url: str, tmp_path: Path):

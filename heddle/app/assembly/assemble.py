@@ -52,6 +52,7 @@ class Parts:
     Args:
         plan: the server's.
         store: its corpus; None = it has none.
+        reads: the corpus as the runtime's thread reads it, which waits for no silent database.
         clock: the time of everything.
         thread: where the runtime lives.
         lanes: the lanes that are processes.
@@ -67,6 +68,7 @@ class Parts:
 
     plan: ServerPlan
     store: CorpusStore | None
+    reads: CorpusStore | None
     clock: Clock
     thread: RuntimeThread
     lanes: tuple[ProcessLane, ...]
@@ -111,7 +113,7 @@ def assemble(parts: Parts) -> Assembled:
         policy=policy_named(plan.config.batching),
         limits=plan.config.limits,
         tokenizer=_tokenizer(plan),
-        passages=passages_of(parts.store),
+        passages=passages_of(parts.reads),
         numerics="batch-dependent" if plan.remote.generator is None else "remote",
         tracers=parts.tracers,
         clock=parts.clock,
@@ -120,7 +122,7 @@ def assemble(parts: Parts) -> Assembled:
         threads=parts.tokenizing,
         preferred=frozenset(port.name for port in own),
         # What an own engine finds may change without the corpus.
-        changes=None if any(PrimitiveKind.SEARCHING in port.kinds for port in own) else parts.store,
+        changes=None if any(PrimitiveKind.SEARCHING in port.kinds for port in own) else parts.reads,
     )
     loop = RuntimeLoop(runtime, parts.clock, parts.thread.event_loop)
     loop.start()

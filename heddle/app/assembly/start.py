@@ -22,7 +22,7 @@ from heddle.app.observe.tally import Tally
 from heddle.app.priming.reprime import Repriming, repriming_of
 from heddle.app.runtime_thread import RuntimeThread
 from heddle.app.server_config import ServerConfig
-from heddle.core.errors import ConfigError, InputError
+from heddle.core.errors import ConfigError, InputError, StorageError
 from heddle.core.ports import Clock, Spread, Tracer
 from heddle.core.primitives import PrimitiveKind
 from heddle.corpus.store import CorpusStore
@@ -36,6 +36,8 @@ from heddle.runtime.lane import Lane
 from heddle.runtime.loop import RuntimeLoop
 
 log = logging.getLogger(__name__)
+# All requests wait for what the runtime's thread reads of a corpus in a database [s].
+ANSWER_S: Final = 1.0
 TOKENIZING_THREADS: Final = 2  # one long prompt doesn't hold up the next, and cores are left
 
 
@@ -46,6 +48,7 @@ class RunningServer:
     Args:
         plan: what was started.
         store: the corpus; None = there is none.
+        reads: the corpus as the runtime's thread reads it, which waits for no silent database.
         clock: the time of everything.
         thread: where the runtime lives.
         lanes: the lanes that are processes.
@@ -61,6 +64,7 @@ class RunningServer:
 
     plan: ServerPlan
     store: CorpusStore | None
+    reads: CorpusStore | None
     clock: Clock
     thread: RuntimeThread
     lanes: tuple[ProcessLane, ...]
@@ -118,14 +122,20 @@ class RunningServer:
         return CorpusState(name, damaged, self.scrubbing.chunks, self.scrubbing.problem)
 
     def _whole_state(self) -> ServerState:
-        revision = None if self.store is None else self.store.revision
         now = self.peek()
         return replace(
             now,
             tally=deepcopy(self.tally),
             cycle_passes=deepcopy(now.cycle_passes),
-            corpus_revision=revision,
+            corpus_revision=self._revision(),
         )
+
+    def _revision(self) -> int | None:
+        try:
+            return None if self.reads is None else self.reads.revision
+        except (ConfigError, StorageError) as error:
+            log.info("the corpus's revision is not known: %s", error)
+            return None
 
     def lowered_regions(self, workflow: str) -> tuple[PGraph, ...]:
         """Return the graphs, before any pass, of what requests of a workflow have opened.
@@ -202,6 +212,9 @@ def start(
         tokenizing = WorkThreads("tokenize", TOKENIZING_THREADS)
         ending.callback(tokenizing.close)
         store = _open_corpus(config, ending, needs_vectors=needs_vectors)
+        reads = None if store is None else store.within(ANSWER_S)
+        if reads is not None:
+            ending.callback(reads.close)
         cluster = open_cluster(config, ending)
         plan = plan_server(config, store, nodes=cluster.facts)
         _check_embedder(plan, store)
@@ -221,6 +234,7 @@ def start(
         parts = Parts(
             plan,
             store,
+            reads,
             clock,
             thread,
             lanes,
@@ -240,6 +254,7 @@ def start(
         return RunningServer(
             plan,
             store,
+            reads,
             clock,
             thread,
             lanes,

@@ -86,14 +86,28 @@ class PostgresDatabase:
 
     Args:
         place: where they are.
+        answer_s: how long each answer may take [s]; None = as long as it takes.
+        informed_by: a pool that knows when the server is silent; None = this finds out by itself.
     """
 
-    def __init__(self, place: CorpusPlace) -> None:
+    def __init__(
+        self,
+        place: CorpusPlace,
+        answer_s: float | None = None,
+        informed_by: ConnectionPool | None = None,
+    ) -> None:
         self.name = place.name
-        self._pool = ConnectionPool(place.url, place.name, schema.LOG_ROLE)
+        self._place = place
+        self._pool = ConnectionPool(
+            place.url, place.name, schema.LOG_ROLE, answer_s=answer_s, informed_by=informed_by
+        )
         self._reader = RevisionReader(self._pool, place.name)
         self._listeners: list[Listener] = []
         self.vector_index = PgVectorIndex(place, self._pool, self.write)
+
+    def within(self, answer_s: float) -> "PostgresDatabase":
+        """Return the same tables, for reads that give up after `answer_s`; close it first."""
+        return PostgresDatabase(self._place, answer_s, self._pool)
 
     @cached_property
     def _terms(self) -> WordTerms:

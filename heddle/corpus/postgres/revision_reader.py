@@ -9,11 +9,14 @@ from psycopg import pq
 
 from heddle.core.errors import InternalError
 from heddle.corpus.descriptors import is_readable
+from heddle.corpus.postgres.bounded_connection import NoAnswer
 from heddle.corpus.postgres.errors import postgres_errors
 from heddle.corpus.postgres.pool import ConnectionPool, Pg
 
 _NAME: Final = b"heddle_revision"
 _STATEMENT: Final = b"SELECT value FROM meta WHERE key = 'revision'"
+# One row by its key. A search lane whose step waits for longer counts as hung (`LaneLimits`).
+ANSWER_S: Final = 1.0
 
 
 class RevisionReader:
@@ -37,7 +40,7 @@ class RevisionReader:
 
         Raises:
             ConfigError: the server refuses this client.
-            Unreachable: there is no server.
+            Unreachable: there is no server, or it doesn't answer.
         """
         with self._lock, postgres_errors(self._name):
             self._is_asked = False
@@ -84,15 +87,16 @@ class RevisionReader:
         if self._connection is None:
             self._connection = self._prepared()
         try:
-            self._take()  # an answer that no caller waits for any more
+            self._take(self._connection)  # an answer that no caller waits for any more
             self._connection.pgconn.send_query_prepared(_NAME, None)
         except psycopg.Error:
             self._drop()
             raise
 
     def _answer(self) -> int:
+        assert self._connection is not None, "nothing was asked"
         try:
-            result = self._take()
+            result = self._take(self._connection)
             assert result is not None, "the revision was not asked for"
             value = result.get_value(0, 0)
         except psycopg.Error:
@@ -101,25 +105,25 @@ class RevisionReader:
         assert value is not None, "the table of single values has a revision from its start"
         return int(value)
 
-    def _take(self) -> pq.abc.PGresult | None:
+    def _take(self, connection: Pg) -> pq.abc.PGresult | None:
         """Return what the server has answered; None = nothing was asked."""
-        assert self._connection is not None, "nothing was asked"
-        libpq = self._connection.pgconn
-        found = None
+        libpq, found = connection.pgconn, None
         while True:
             while libpq.is_busy():
                 libpq.consume_input()  # mostly the answer has come meanwhile
-                if libpq.is_busy():
-                    is_readable(libpq.socket, wait_s=None)
+                if libpq.is_busy() and not is_readable(libpq.socket, wait_s=ANSWER_S):
+                    self._pool.fall_silent()
+                    raise NoAnswer(ANSWER_S)
             result = libpq.get_result()
             if result is None:
                 return found
-            found = _checked(self._connection, result)
+            found = _checked(connection, result)
 
     def _prepared(self) -> Pg:
-        connection = self._pool.connect()
+        connection = self._pool.connect(ANSWER_S)
         try:
-            _checked(connection, connection.pgconn.prepare(_NAME, _STATEMENT))
+            connection.pgconn.send_prepare(_NAME, _STATEMENT)
+            self._take(connection)
         except BaseException:
             connection.close()
             raise

@@ -91,6 +91,13 @@ class Database(Protocol):
         """
         ...
 
+    def within(self, answer_s: float, /) -> "Database":
+        """Return the same database for reads that give up when an answer takes `answer_s`.
+
+        Close it before this one. A file, whose answers need no other process, returns itself.
+        """
+        ...
+
     @property
     def bytes_on_disk(self) -> int:
         """Its size on the disk."""

@@ -50,6 +50,7 @@ ENDED = [
     "Repriming",
     "RuntimeThread",
     "CorpusStore",
+    "CorpusStore",
     "ToolThreads",
     "ToolThreads",
     "RuntimeThread",

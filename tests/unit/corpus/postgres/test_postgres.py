@@ -23,7 +23,7 @@ from heddle.corpus.postgres.database import open_database
 from heddle.corpus.postgres.pool import ConnectionPool
 from heddle.corpus.store import CorpusStore
 from tests.helpers.corpus_rows import rows_of
-from tests.helpers.postgres import END_ALL, Databases, name_of
+from tests.helpers.postgres import END_ALL, Databases, is_back, name_of
 from tests.helpers.server_state import eventually
 from tests.unit.corpus.corpora import STAMP, chunks, document, embed, put, texts_searchable
 
@@ -280,6 +280,59 @@ def test_a_write_whose_connection_dies_leaves_nothing(postgres, postgres_store):
 def test_no_server_is_reported_at_once(tmp_path):
     with pytest.raises(Unreachable, match="can't be reached"):
         CorpusStore.open(f"postgresql:///docs?host={tmp_path}")
+
+
+@pytest.fixture
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is noticed, and its end, within a moment."""
+    monkeypatch.setattr("heddle.corpus.postgres.revision_reader.ANSWER_S", 0.2)
+    monkeypatch.setattr("heddle.corpus.postgres.silence.RETRY_S", 0.2)
+
+
+@pytest.mark.usefixtures("impatience")
+def test_a_server_that_falls_silent_holds_nobody_up_for_long(
+    postgres: Databases, postgres_store: CorpusStore
+):
+    put(postgres_store, "a", "one")
+    embed(postgres_store)
+    with postgres_store.within(0.2) as hurried:
+        assert texts_searchable(hurried) == ["one"]
+        with postgres.silenced():
+            with pytest.raises(Unreachable, match=r"no answer within 0\.2 s"):
+                hurried.passages([1])
+            # What waits as long as it takes fails at once, too, as soon as one is known to wait.
+            with pytest.raises(Unreachable, match="does not answer"):
+                postgres_store.documents.delete_document("a")
+        eventually(lambda: is_back(lambda: hurried.passages([1])))
+        assert texts_searchable(hurried) == ["one"]
+        assert hurried.revision == postgres_store.revision == 1
+        asked = postgres_store.ask_revision()
+        assert asked() == 1
+
+
+@pytest.mark.usefixtures("impatience")
+def test_a_revision_that_does_not_come_is_given_up(
+    postgres: Databases, postgres_store: CorpusStore
+):
+    assert postgres_store.revision == 0
+    with postgres.silenced():
+        with pytest.raises(Unreachable, match="does not answer"):
+            postgres_store.ask_revision()()
+        with pytest.raises(Unreachable, match="does not answer"):
+            postgres_store.ask_revision()
+    eventually(lambda: is_back(postgres_store.ask_revision))
+    assert postgres_store.revision == 0
+
+
+@pytest.mark.usefixtures("impatience")
+def test_a_connection_that_is_not_made_is_given_up(
+    postgres: Databases, postgres_store: CorpusStore
+):
+    with postgres_store.within(0.2) as hurried:
+        postgres.run(END_ALL)  # the next read needs a new one
+        with postgres.silenced(), pytest.raises(Unreachable, match=r"no answer within 0\.2 s"):
+            hurried.passages([1])
+        eventually(lambda: is_back(lambda: hurried.passages([1])))
 
 
 def test_writers_wait_for_each_other_and_number_their_commits(postgres_store, postgres_url):
