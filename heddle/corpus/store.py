@@ -103,7 +103,7 @@ class CorpusStore(AbstractContextManager["CorpusStore", None]):
     def within(self, answer_s: float) -> "CorpusStore":
         """Return the same corpus, for reads by who can't wait for a database that is silent.
 
-        Both know the same damage. Close it before this one.
+        Both know the same damage. Close both.
 
         Args:
             answer_s: after how long without an answer reads raise Unreachable [s].

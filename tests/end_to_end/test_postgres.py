@@ -15,8 +15,8 @@ from heddle.corpus.store import CorpusStore
 from tests.helpers.command import Command
 from tests.helpers.degraded import reasons
 from tests.helpers.postgres import Databases, databases, is_back, name_of
-from tests.helpers.server_state import eventually
-from tests.helpers.tiny_server import index_documents, write_documents
+from tests.helpers.server_state import eventually, pid_of
+from tests.helpers.tiny_server import index_documents, write_documents, write_model
 
 pytestmark = pytest.mark.slow
 QUESTION = "How many levels has the salt mine of Wend?"
@@ -104,6 +104,23 @@ def test_requests_outlast_a_database_that_is_silent(server: Server, postgres: Da
     with CorpusStore.open(url) as other:
         other.documents.delete_document("mine")
     assert server.state().lanes["retrieval"].pid == pid
+
+
+def test_answers_in_writing_outlast_a_database_that_is_silent(
+    postgres: Databases, url: str, tmp_path: Path
+):
+    model = write_model(tmp_path / "model")
+    reuse = {"optimizations": "approx", "kv_reuse": "fusionrag,0.15,always"}
+    with Server(model, url, stale_max_s=300, scrub_hours=0, **reuse) as server:
+        before = server.submit("oneshot", QUESTION, max_tokens=4).result()
+        pid = pid_of(server, "llm")
+        with postgres.silenced():
+            for _ in range(2):
+                found = server.submit("oneshot", QUESTION, max_tokens=4, deadline_s=30).result()
+                assert found.passages == before.passages
+                said = " ".join(reasons(found.receipt))
+                assert "no stored chunk was used: whether one is deleted can't be read" in said
+        assert pid_of(server, "llm") == pid, "the lane's steps have waited for the database"
 
 
 def test_the_index_lies_in_a_work_directory_of_this_node(url: str, tmp_path: Path):

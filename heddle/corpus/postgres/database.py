@@ -87,7 +87,7 @@ class PostgresDatabase:
     Args:
         place: where they are.
         answer_s: how long each answer may take [s]; None = as long as it takes.
-        informed_by: a pool that knows when the server is silent; None = this finds out by itself.
+        informed_by: another pool to the same server; both know when one finds it silent.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class PostgresDatabase:
         self.vector_index = PgVectorIndex(place, self._pool, self.write)
 
     def within(self, answer_s: float) -> "PostgresDatabase":
-        """Return the same tables, for reads that give up after `answer_s`; close it first."""
+        """Return the same tables, for reads that give up after `answer_s`; close both."""
         return PostgresDatabase(self._place, answer_s, self._pool)
 
     @cached_property

@@ -47,8 +47,7 @@ class ConnectionPool:
         size: connections at most; who needs one more waits.
         answer_s: how long to wait for a connection, and for each answer on it [s]; None = for each
             answer as long as it takes.
-        informed_by: another pool to the same server, which finds out for both when it is silent;
-            close it after this one.
+        informed_by: another pool to the same server; both know when one finds it silent.
     """
 
     def __init__(
@@ -63,10 +62,10 @@ class ConnectionPool:
         self._url, self._name, self._role = url, name, role
         self._answer_s = answer_s
         self._free = threading.BoundedSemaphore(size)
-        self._is_informed = informed_by is not None
         self._silence: Silence = (
             Silence(self._is_heard, name) if informed_by is None else informed_by._silence
         )
+        self._silence.add_pool()
         self._lock = threading.Lock()
         self._idle: list[Pg] = []
         self._is_closed = False
@@ -112,10 +111,10 @@ class ConnectionPool:
     def close(self) -> None:
         """Close what is idle; what is lent is closed when it comes back. Twice is fine."""
         with self._lock:
-            self._is_closed = True
+            was_closed, self._is_closed = self._is_closed, True
         self._close_idle()
-        if not self._is_informed:
-            self._silence.close()
+        if not was_closed:
+            self._silence.remove_pool()
 
     def _close_idle(self) -> None:
         with self._lock:

@@ -30,6 +30,7 @@ class Silence:
         self._is_over.set()
         self._is_closed = threading.Event()
         self._thread: threading.Thread | None = None
+        self._pools = 0
 
     def begin(self) -> None:
         """Say that an answer didn't come; does nothing where it has begun."""
@@ -49,10 +50,18 @@ class Silence:
         if not self._is_over.is_set():
             raise no_answer(self._name)
 
-    def close(self) -> None:
-        """End the thread; closing twice is fine."""
-        self._is_closed.set()
+    def add_pool(self) -> None:
+        """Say that one more pool of connections asks here."""
         with self._lock:
+            self._pools += 1
+
+    def remove_pool(self) -> None:
+        """Say that a pool is closed; with the last one the thread ends."""
+        with self._lock:
+            self._pools -= 1
+            if self._pools:
+                return
+            self._is_closed.set()
             thread = self._thread
         if thread is not None:
             thread.join()

@@ -94,7 +94,7 @@ class Database(Protocol):
     def within(self, answer_s: float, /) -> "Database":
         """Return the same database for reads that give up when an answer takes `answer_s`.
 
-        Close it before this one. A file, whose answers need no other process, returns itself.
+        Close both. A file is not waited for: its answers need no other process.
         """
         ...
 

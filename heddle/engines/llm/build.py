@@ -44,6 +44,8 @@ RECORDED_ROWS_MAX: Final = 64  # of a step that decodes: each number of rows is 
 # of a token: the reader on a CPU.
 FUSED_ROW: Final = 0.3
 FUSED_TOKEN: Final = 0.2
+# A database is not asked for longer whether chunks were deleted: all generations wait [s].
+LOG_ANSWER_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +318,9 @@ def _chunk_store(settings: LlmSettings, fingerprint: str, device: "torch.device"
     )
     if settings.corpus is None:
         return ChunkStore(store_settings, fingerprint, WorkerClock())
-    corpus = CorpusStore.open(settings.corpus)
-    return CorpusChunkStore(store_settings, fingerprint, WorkerClock(), corpus)
+    with CorpusStore.open(settings.corpus) as corpus:
+        log = corpus.within(LOG_ANSWER_S)
+    return CorpusChunkStore(store_settings, fingerprint, WorkerClock(), log)
 
 
 def spec_of(settings: LlmSettings, model: Any, fingerprint: str) -> LlmSpec:  # noqa: ANN401
