@@ -7,7 +7,8 @@ from typing import Final
 
 from heddle.core.errors import Unreachable
 
-RETRY_S: Final = 1.0  # before each question whether it is back
+FIRST_S: Final = 0.1  # before it is asked: one that was only slow is heard again at once
+RETRY_S: Final = 1.0  # before each further question
 
 log = logging.getLogger(__name__)
 
@@ -67,11 +68,13 @@ class Silence:
             thread.join()
 
     def _run(self) -> None:
-        while not self._is_closed.wait(RETRY_S):
+        pause_s = FIRST_S
+        while not self._is_closed.wait(pause_s):
             if self._is_heard():
                 log.info("%s answers again", self._name)
                 self._is_over.set()
                 return
+            pause_s = RETRY_S
 
 
 def no_answer(name: str) -> Unreachable:
