@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.errors import StorageError
+from heddle.core.errors import ConfigError, StorageError
 from heddle.core.payloads import EmbedPayload, SearchPayload
 from heddle.graph.primitive import DecodeConfig, EmbedConfig, RoundsConfig, SearchConfig
 from heddle.runtime.answer_cache import AnswerCache
@@ -60,6 +60,7 @@ class AnswerKeeping:
 
         Raises:
             StorageError: the corpus can't be read.
+            ConfigError: its database lets this user no longer read it.
         """
         if self.changes is None:
             return None
@@ -100,7 +101,7 @@ class AnswerKeeping:
         )
         try:
             is_gone = self._is_gone(kept)
-        except StorageError as error:
+        except (ConfigError, StorageError) as error:
             log.warning("an answer was not kept: %s", error)
             return
         if not is_gone:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from heddle.core.errors import StorageError
+from heddle.core.errors import ConfigError, StorageError
 from heddle.core.results import Vectors
 from heddle.graph.primitive import LookupConfig
 from heddle.lowering.answer_cache import check_key, lower_checks
@@ -55,7 +55,7 @@ class AnswerLookups:
             return
         try:
             revision = self.keeping.follow()
-        except StorageError as error:
+        except (ConfigError, StorageError) as error:
             self._go_without(request, run, LookupOutcome.UNUSED, now_s, str(error))
             return
         question = as_text(request.store.get(config.question))

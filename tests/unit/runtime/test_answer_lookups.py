@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from heddle.core.errors import StorageError
+from heddle.core.errors import ConfigError, HeddleError, StorageError
 from heddle.core.frames import Done
 from heddle.core.passages import Passage
 from heddle.core.payloads import EmbedPayload, PrefillPayload, SearchPayload
@@ -28,11 +28,11 @@ class FakeLog:
 
     revision: int = 1
     gone: dict[int, int] = field(default_factory=dict)
-    is_broken: bool = False
+    error: HeddleError | None = None
 
     def deleted(self, after_revision):
-        if self.is_broken:
-            raise StorageError("the corpus can't be read")
+        if self.error is not None:
+            raise self.error
         return np.array([c for c, r in self.gone.items() if r > after_revision], np.int64)
 
     def delete(self, chunk_id):
@@ -184,6 +184,20 @@ def test_an_answer_whose_passage_is_deleted_while_it_is_written_is_not_kept(corp
     assert corpus.bench.runtime.answers.state.entries == 0
 
 
+@pytest.mark.parametrize("kind", [StorageError, ConfigError])
+def test_an_answer_is_given_though_the_corpus_cannot_be_read_when_it_is_to_be_kept(
+    corpus, exact, kind
+):
+    corpus.bench.llm.holds = lambda task: not isinstance(task.payload, PrefillPayload)
+    call = corpus.bench.submit(exact, {"query": "why"})
+    corpus.log.delete(1)
+    corpus.log.error = kind("the corpus can't be read")
+    corpus.bench.llm.answer_all()
+    corpus.bench.cycle()
+    assert call.answer.text == "hello"
+    assert corpus.bench.runtime.answers.state.entries == 0
+
+
 def test_without_a_log_every_answer_is_checked(corpus, exact):
     corpus.bench.runtime.requests.keeping.changes = None
     corpus.ask(exact)
@@ -252,10 +266,11 @@ def test_a_degraded_check_drops_nothing(corpus, exact):
     assert corpus.outcome(exact) is LookupOutcome.EQUAL
 
 
-def test_a_corpus_that_cannot_be_read_costs_the_lookup_alone(corpus, exact):
+@pytest.mark.parametrize("kind", [StorageError, ConfigError])
+def test_a_corpus_that_cannot_be_read_costs_the_lookup_alone(corpus, exact, kind):
     corpus.ask(exact)
     corpus.log.delete(99)
-    corpus.log.is_broken = True
+    corpus.log.error = kind("the corpus can't be read")
     answer = corpus.ask(exact).answer
     assert answer.text == "hello"
     assert answer.receipt.answer_lookup.reason == "the corpus can't be read"
