@@ -4,7 +4,7 @@ import heapq
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVarTuple
+from typing import Final, TypeVarTuple
 
 from heddle.core.errors import DeadlineExceeded, HeddleError, InternalError
 from heddle.core.tasks import Priority
@@ -19,6 +19,7 @@ from heddle.runtime.suspects import Suspects
 
 log = logging.getLogger(__name__)
 Args = TypeVarTuple("Args")
+ENDED_DEADLINES: Final = 64  # are always kept: sweeping a short heap at every end would cost more
 
 
 @dataclass(slots=True)
@@ -44,6 +45,7 @@ class RequestTable:
     keeping: AnswerKeeping = field(default_factory=AnswerKeeping)
     next_id: int = 1
     suspects: Suspects = field(default_factory=Suspects)
+    # A heap; those of requests that have ended stay in it until they are most of it.
     _deadlines: list[tuple[float, int]] = field(default_factory=list)
 
     def enter(self, request: Request) -> None:
@@ -121,3 +123,6 @@ class RequestTable:
         if request.function_run is not None:
             request.function_run.close()
         self.admission.leave(request.priority is Priority.BULK, now_s)
+        if len(self._deadlines) > 2 * len(self.open) + ENDED_DEADLINES:
+            self._deadlines = [(one.deadline_s, one.id) for one in self.open.values()]
+            heapq.heapify(self._deadlines)

@@ -350,6 +350,17 @@ class TestDeadline:
         bench.submit(search, deadline_s=2.0)
         assert bench.cycle() == float("inf")
 
+    def test_the_deadlines_of_ended_requests_are_forgotten_while_one_runs(self, bench, search):
+        bench.vector.holds = lambda task: True
+        call = bench.submit(search, deadline_s=1.0)
+        bench.vector.holds = lambda task: False
+        for _ in range(1000):
+            assert bench.submit(search, deadline_s=600.0).answer
+        assert len(bench.runtime.requests._deadlines) <= 100
+        assert bench.cycle() == pytest.approx(1.0)
+        bench.cycle(1.1)
+        assert isinstance(call.error, DeadlineExceeded)
+
 
 class TestAdmission:
     def test_busy_says_how_long_to_wait(self, search):
