@@ -396,7 +396,9 @@ class Dispatcher:
 
     def may_look(self, request: Request) -> bool:
         """Whether prompts of a request could use what their searches have found by now."""
-        return may_guess(request) or self.may_read_kv(request)
+        able = self._able.get(PrimitiveKind.PREFILLING, ())
+        guesses = may_guess(request) and any(lane.busy_max is not None for lane in able)
+        return guesses or self.may_read_kv(request)
 
     def looks_pay(self, searching: Lane) -> bool:
         """Whether it is worth telling what searches of a lane have found by now.

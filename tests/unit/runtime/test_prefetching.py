@@ -44,6 +44,15 @@ def test_what_the_prompt_will_take_is_read_while_the_search_runs(oneshot, busy_m
     assert answer.receipt.speculations == ()
 
 
+@pytest.mark.parametrize(("busy_max", "every"), [(1.0, 1), (None, 0)], ids=["guesses", "none"])
+def test_a_search_whose_looks_serve_no_guess_and_no_read_is_not_cut(oneshot, busy_max, every):
+    bench = Storing()
+    bench.runtime.lanes["llm"].busy_max = busy_max
+    call = bench.submit(oneshot)
+    assert [a.report_every for a in bench.vector.sent(Admit)] == [every]
+    bench.ended(call)
+
+
 def test_equal_looks_read_once_and_other_passages_are_read_anew(oneshot):
     bench = Storing()
     call = bench.submit(oneshot, **FUSED)
