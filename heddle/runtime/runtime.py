@@ -263,6 +263,8 @@ class Runtime:
         may_send = self._quarantine.gate()
         if may_send is None:  # what is computed ahead doesn't wait its turn
             self._steering.run(now_s)
+        else:  # looks hold their requests, which may end meanwhile
+            self._steering.speculator.forget_looks()
         self._dispatcher.send_waiting(now_s, may_send)
         while self._dispatcher.controls:  # texts that had become whole while they waited
             self._controls.run(now_s)

@@ -4,14 +4,18 @@ The property: an input that ends lanes ends four at most, and no other request i
 in any company, with up to three losses from outside.
 """
 
+import gc
 from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from heddle.core.cost_snapshot import CostSnapshot
 from heddle.core.errors import InputError
+from heddle.runtime.speculator import Look
 from heddle.runtime.supervision import Restart, lost_message
 from tests.helpers.fake_ports import Bench, Call
+from tests.helpers.running_searches import RunningSearches
 
 SEGFAULT = "exit code -11, SIGSEGV"
 KILLED = "exit code -9, SIGKILL"
@@ -157,6 +161,23 @@ def test_what_was_beside_a_poison_at_two_crashes_waits_its_turn_and_is_answered(
     world.finish()
     assert all(call.answer for _, call in world.calls[1:])
     assert calls[0].answer.receipt.retries == 2
+
+
+def test_looks_of_requests_that_ended_are_forgotten_while_a_suspect_runs(oneshot):
+    bench = RunningSearches()
+    bench.llm.costs = CostSnapshot("llm", 1, {"call": 0.01, "prefill_tokens": 1e-3})
+    bench.llm.post()
+    suspect, other = (bench.submit(oneshot, {"query": query}) for query in ("who", "where"))
+    for number in range(2):
+        bench.vector.lose_lane(lost_message("vector", SEGFAULT, Restart(number + 2, 0.1)))
+        bench.cycle()
+    beside = bench.submit(oneshot)
+    bench.look()
+    ended = bench.runtime.requests.open[beside.id]
+    bench.cancel(other)
+    bench.cancel(beside)
+    assert not suspect.ends, "it is tried by itself"
+    assert [one for one in gc.get_objects() if isinstance(one, Look) and one.request is ended] == []
 
 
 def test_one_that_can_not_be_told_from_its_copies_is_refused_with_them(oneshot):
