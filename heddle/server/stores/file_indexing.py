@@ -132,7 +132,10 @@ class FileIndexing:
         if file is None or not self._store.file_queue.waits(file):
             raise Cancelled("the file is no longer wanted, or the server stops")
         handle = self._server.submit(*request, **how)
-        self._handles.append(handle)
+        with self._changed:
+            self._handles.append(handle)
+            if self._is_interrupted:  # before the handle was among those that this ends
+                handle.cancel_soon()
         return handle
 
     def _interrupt(self) -> None:

@@ -197,6 +197,29 @@ def test_nothing_of_a_file_comes_in_once_it_is_deleted(
     assert store.file_queue.begin() is None
 
 
+def test_a_batch_that_is_admitted_while_its_file_is_left_is_cancelled(
+    server: FakeServer, store: CorpusStore, monkeypatch: pytest.MonkeyPatch
+):
+    server.holds = True
+    file = attached(store, b"one")()
+    is_left, submit = threading.Event(), server.submit
+    indexing = FileIndexing(server)
+
+    def submit_late(*request: object, **how: object) -> SimpleNamespace:
+        threading.Thread(target=leave).start()
+        eventually(lambda: indexing._is_interrupted)
+        return submit(*request, **how)
+
+    def leave() -> None:
+        store.uploads.delete("", file.file_id)
+        indexing.leave(file_id=file.file_id)
+        is_left.set()
+
+    monkeypatch.setattr(server, "submit", submit_late)
+    with indexing:
+        assert is_left.wait(10)
+
+
 class StalledParser(GuardedParser):
     """Reads a pipe in place of each file, so that its process is at it until a text is written."""
 
