@@ -17,6 +17,7 @@ from heddle.core.errors import (
     HeddleError,
     InputError,
     InternalError,
+    Unreachable,
 )
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload
@@ -192,6 +193,8 @@ def _error(event: Event, *, is_late: bool) -> HeddleError:
     if isinstance(event, Failed):
         if event.is_input:
             return InputError(event.message)
+        if event.is_away:
+            return Unreachable(event.message)
         return EngineError(event.message, engine="embedding", request_ids=())
     if isinstance(event, Done):
         return InternalError(f"an embedding was answered by {type(event.result).__name__}")

@@ -55,8 +55,11 @@ class LiveTasks:
         """Return the live ids in order of admission."""
         return tuple(self._classes)
 
-    def fail_all(self, message: str) -> tuple[Failed, ...]:
-        """Return a Failed for every live task and forget them."""
-        events = tuple(Failed(task_id, message) for task_id in self._classes)
+    def fail_all(self, message: str, *, is_away: bool = False) -> tuple[Failed, ...]:
+        """Return a Failed for every live task and forget them.
+
+        `is_away`: as the corpus can't be reached.
+        """
+        events = tuple(Failed(task_id, message, is_away=is_away) for task_id in self._classes)
         self._classes.clear()
         return events

@@ -38,6 +38,7 @@ from heddle.hosts.wire.channel import Channel
 from heddle.hosts.wire.framing import ChannelBroken, ChannelClosed
 from heddle.runtime.supervision import (
     LANE_LOST,
+    WHILE_STARTING,
     GiveUp,
     Heartbeat,
     LaneHealth,
@@ -92,6 +93,7 @@ class ProcessLane:
         self._epoch = 1
         self._outbox = Outbox(spec.name, self._ring, lambda: at_turn_end(self._send_gathered))
         self._refusal = ""  # why tasks are refused; empty = they are taken
+        self._is_away = False  # the lane is down as its engines can't reach the corpus
 
         self._pid: int | None = None
         self._place = ""  # the node of the newest process
@@ -179,7 +181,7 @@ class ProcessLane:
         if not isinstance(command, Admit):
             _log.warning("engine %s: %s dropped: %s", port.name, type(command).__name__, message)
             return False
-        failed = Failed(command.task.task_id, message)
+        failed = Failed(command.task.task_id, message, is_away=self._is_away)
         port.deliver(Frame(port.name, self._epoch, 0.0, (failed,)))
         return True
 
@@ -257,7 +259,7 @@ class ProcessLane:
     def _go_on_after(self, reason: str) -> bool:
         """Fail what was in flight; wait out the pause and return True if there is a next epoch."""
         if self._supervisor.state is LaneState.RESTARTING:  # what waits for it can't have ended it
-            reason = f"while it started: {reason}"
+            reason = f"{WHILE_STARTING}{reason}"
         verdict = self._supervisor.lost(reason, time.monotonic())
         if isinstance(verdict, GiveUp):
             self._give_up(reason, verdict)
@@ -284,10 +286,12 @@ class ProcessLane:
 
     def _end_epoch(self, message: str, next_epoch: int | None, *, refusal: str) -> None:
         """Fail what is in flight and, with a refusal, what is sent until the lane is ready."""
+        failure = self._start_failure
         with self._lock:
             self._outbox.clear()
+            self._is_away = failure is not None and failure.error == Unreachable.__name__
             for port in self._ports:
-                failed = port.live.fail_all(message)
+                failed = port.live.fail_all(message, is_away=self._is_away)
                 if failed:
                     port.deliver(Frame(port.name, self._epoch, 0.0, failed))
             self._refusal = refusal
@@ -363,7 +367,7 @@ class ProcessLane:
     def _on_ready(self, channel: Channel, now_s: float) -> None:
         self._supervisor.ready(now_s)
         with self._lock:
-            self._refusal = ""
+            self._refusal, self._is_away = "", False
             self._outbox.connect(channel)
         self._started.set()
 

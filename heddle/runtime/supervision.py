@@ -13,6 +13,8 @@ OUTSIDE: Final = ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP")
 CRASH: Final = re.compile(
     rf"was lost \((?:hung:|exit code (?:[1-9]|-\d+(?!\d|, (?:{'|'.join(OUTSIDE)}))))"
 )
+WHILE_STARTING: Final = "while it started: "
+"""How the reason starts where a lane was lost before it had built its engines again."""
 LANE_LOST = "lane lost:"
 """How the message of a `Failed` starts whose task a lost lane can't answer any more."""
 
@@ -161,8 +163,12 @@ def refused_message(lost: str) -> str:
 
 
 def is_death(message: str) -> bool:
-    """Whether the message of a `Failed` says that its task was in flight when its lane died."""
-    return message.startswith(f"{LANE_LOST} lane ")
+    """Whether the message of a `Failed` says that its task was in flight when its lane died.
+
+    What waits for a lane that dies while it starts has not reached it.
+    """
+    is_loss = message.startswith(f"{LANE_LOST} lane ")
+    return is_loss and f" was lost ({WHILE_STARTING}" not in message
 
 
 def is_crash(message: str) -> bool:

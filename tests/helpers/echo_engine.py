@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heddle.core.commands import Admit, Cancel, Command
-from heddle.core.errors import ConfigError
+from heddle.core.errors import ConfigError, Unreachable
 from heddle.core.frames import Cancelled, Done, Event, Failed, Frame, Load, Progress
 from heddle.core.payloads import EmbedPayload, Payload, ToolPayload
 from heddle.core.primitives import PrimitiveKind
@@ -45,7 +45,7 @@ class EchoSettings:
 
     dim: int = 4
     step_sleep_s: float = 0.0
-    start_error: str = ""  # "config", "unexpected", "exit" or "slow"
+    start_error: str = ""  # "config", "away", "unexpected", "exit" or "slow"
     start_error_from_epoch: int = 1
     predicted_step_s: float = 0.01
     closes_into: str = ""  # a file that it writes when it is closed
@@ -179,6 +179,8 @@ def build(name: str, epoch: int, settings: EchoSettings) -> EchoEngine:
     if settings.start_error and epoch >= settings.start_error_from_epoch:
         if settings.start_error == "config":
             raise ConfigError("model directory 'nowhere' is missing: give --model a directory")
+        if settings.start_error == "away":
+            raise Unreachable("corpus: the database can't be reached")
         if settings.start_error == "exit":
             os._exit(3)
         if settings.start_error == "slow":

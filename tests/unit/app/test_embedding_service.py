@@ -9,7 +9,14 @@ import pytest
 from heddle.app.embedding_service import EmbeddingService, checked_texts, shortened
 from heddle.app.observe.server_state import EmbeddingLaneState
 from heddle.app.observe.tally import Outcome
-from heddle.core.errors import Busy, Cancelled, DeadlineExceeded, EngineError, InputError
+from heddle.core.errors import (
+    Busy,
+    Cancelled,
+    DeadlineExceeded,
+    EngineError,
+    InputError,
+    Unreachable,
+)
 from heddle.core.frames import Cancelled as CancelledEvent
 from heddle.core.frames import Done, Event, Failed
 from heddle.core.payloads import EmbedPayload
@@ -169,6 +176,7 @@ def test_a_length_that_the_model_lacks_starts_nothing() -> None:
     [
         (Failed(-1, "bad text", is_input=True), InputError),
         (Failed(-1, "the lane was lost"), EngineError),
+        (Failed(-1, "the database is away", is_away=True), Unreachable),
         (CancelledEvent(-1), Cancelled),
     ],
 )

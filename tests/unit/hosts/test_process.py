@@ -26,7 +26,14 @@ from heddle.core.results import KvHandle, ToolResult, Vectors
 from heddle.hosts.lane_spec import EngineSpec, LaneSpec
 from heddle.hosts.numa.memory_policy import NODES_MAX, binding_problem
 from heddle.hosts.process import ProcessLane, start_lanes
-from heddle.runtime.supervision import LANE_LOST, LaneLimits, LaneState, LaneSupervisor, is_crash
+from heddle.runtime.supervision import (
+    LANE_LOST,
+    LaneLimits,
+    LaneState,
+    LaneSupervisor,
+    is_crash,
+    is_death,
+)
 from tests.helpers.echo_engine import (
     CRASH,
     FAIL,
@@ -106,6 +113,11 @@ def running(
 def failure(event: Event) -> str:
     assert isinstance(event, Failed), event
     return event.message
+
+
+def is_away(event: Event) -> bool:
+    assert isinstance(event, Failed), event
+    return event.is_away
 
 
 def value(event: Event) -> Any:
@@ -418,7 +430,20 @@ def test_a_restart_that_fails_is_told_with_its_reason() -> None:
         told = failure(reader.endings(2)[0])
         assert "was lost (while it started: " in told
         assert "model directory 'nowhere' is missing" in told
-        assert not is_crash(told), "what has waited for it can't have ended it"
+        assert not is_death(told), "what has waited for it can't have ended it"
+
+
+def test_tasks_of_a_lane_whose_restart_misses_the_database_are_told_so_until_it_is_back() -> None:
+    spec = engine(start_error="away", start_error_from_epoch=2)
+    with running(spec, limits=LaneLimits(restarts_max=1, backoff_s=0.01, again_s=0.5)) as lane:
+        port = lane.ports["echo"]
+        reader = PortReader(port)
+        port.send(admit(1, CRASH))
+        assert not is_away(reader.endings(1)[0]), "the database had no part in this"
+        port.send(admit(2, "waits for epoch 2"))
+        assert is_away(reader.endings(2)[0])
+        port.send(admit(3, "comes after the lane was given up"))
+        assert is_away(reader.endings(3)[0])
 
 
 @pytest.mark.parametrize(

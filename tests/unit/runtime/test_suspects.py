@@ -4,10 +4,16 @@ import itertools
 
 import pytest
 
-from heddle.core.errors import EngineError, InputError
+from heddle.core.errors import EngineError, InputError, Unreachable
 from heddle.core.frames import Failed
 from heddle.runtime import suspects
-from heddle.runtime.supervision import GiveUp, Restart, lost_message, refused_message
+from heddle.runtime.supervision import (
+    WHILE_STARTING,
+    GiveUp,
+    Restart,
+    lost_message,
+    refused_message,
+)
 from tests.helpers.fake_ports import Bench, Call
 
 POISON = "an input that ends the lane"
@@ -106,6 +112,19 @@ def test_other_failures_are_no_deaths(bench, search, message):
     bench.embedding.on_admit = lambda task: (Failed(task.task_id, f"{message} {next(number)}"),)
     for _ in range(3):
         assert isinstance(ask(bench, search).error, EngineError)
+
+
+def test_a_lane_that_dies_while_it_starts_accuses_no_request_that_waits_for_it(bench, search):
+    epoch = iter(range(2, 100))
+
+    def never_starts(task):
+        reason = f"{WHILE_STARTING}corpus: the database can't be reached"
+        message = lost_message("embedding", reason, Restart(next(epoch), 0.1))
+        return (Failed(task.task_id, message, is_away=True),)
+
+    bench.embedding.on_admit = never_starts
+    for _ in range(10):
+        assert isinstance(ask(bench, search).error, Unreachable)
 
 
 def test_no_more_than_some_are_remembered(bench, search, monkeypatch):
