@@ -199,5 +199,5 @@ def _error(event: Event, *, is_late: bool) -> HeddleError:
     if isinstance(event, Done):
         return InternalError(f"an embedding was answered by {type(event.result).__name__}")
     if is_late:
-        return DeadlineExceeded("the embedding's deadline passed while it waited for a lane")
+        return DeadlineExceeded("the embedding's deadline passed before a lane had answered")
     return Cancelled("the embedding was cancelled")

@@ -298,6 +298,7 @@ class Server:
             Busy: they would be late; `wait_s` says when to come again.
             InputError: nothing to embed, or the deadline is shorter than the texts take alone.
             ConfigError: the server has no corpus and so no embedder.
+            DeadlineExceeded: they are late after all, or their lane is away.
             EngineError: a lane failed.
         """
         return self.submit_embedding(texts, **options).result()

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,12 +14,19 @@ import pytest
 from heddle.app.embedding_depths import DepthTable, FoundDepths, depths_record
 from heddle.app.server import Server
 from heddle.core.dtypes import DTYPES
-from heddle.core.errors import Busy, ConfigError, EngineError, HeddleError, InputError
+from heddle.core.errors import (
+    Busy,
+    ConfigError,
+    DeadlineExceeded,
+    EngineError,
+    HeddleError,
+    InputError,
+)
 from heddle.corpus.store import CorpusStore
 from heddle.runtime.supervision import LaneState
 from heddle.workflow.ragraph import RAGraph
 from tests.helpers.empty_server import serve_empty
-from tests.helpers.server_state import kill_lane, pid_of
+from tests.helpers.server_state import eventually, kill_lane, pid_of
 
 TEXTS = ["the tide", "a loom weaves cloth from yarn", "the harbour of the old town"]
 
@@ -61,8 +69,8 @@ def test_a_burst_is_answered_in_part_and_refused_in_part(server: Server) -> None
     def ask(number: int) -> None:
         try:
             answers.append(server.embed([f"{number} " + "word " * 150], deadline_s=1.0))
-        except Busy as busy:
-            answers.append(busy)
+        except (Busy, DeadlineExceeded) as error:
+            answers.append(error)
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(80)]
     for thread in threads:
@@ -72,7 +80,18 @@ def test_a_burst_is_answered_in_part_and_refused_in_part(server: Server) -> None
     refused = [answer for answer in answers if isinstance(answer, Busy)]
     assert 0 < len(refused) < 80
     assert all(0 < busy.wait_s < 10 for busy in refused)
-    assert server.health()["embedding"]["embedding"]["queries"] == 0
+    eventually(lambda: server.health()["embedding"]["embedding"]["queries"] == 0)
+
+
+def test_a_deadline_holds_while_the_lane_does_not_answer(empty: Path) -> None:
+    with serve_empty(empty, dtype="float32") as server:
+        frozen = pid_of(server, "retrieval")
+        os.kill(frozen, signal.SIGSTOP)
+        with pytest.raises(DeadlineExceeded):  # it counts as dead a second later
+            server.embed(TEXTS, deadline_s=1.0)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(frozen, signal.SIGCONT)
+        assert server.embed(TEXTS, deadline_s=60.0).values.shape == (3, 384)
 
 
 def two_lanes() -> str:

@@ -1,6 +1,7 @@
 """Several embedding lanes behind one port: the runtime sees one engine, the books decide."""
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,11 @@ class PooledTask:
     on_end: OnEnd | None = None
     is_part: bool = False
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether the pool ends it when its time is over; the runtime ends its own."""
+        return self.on_end is not None and not self.is_part
+
 
 @dataclass(slots=True)
 class LanePool:
@@ -58,6 +64,9 @@ class LanePool:
         is_up: whether a lane can work right now; where none can, all wait for what comes back.
         credits: rows that the runtime may have here, waiting ones included.
 
+    `due_s` is when the first task that came through `submit` is out of time, or earlier; inf = none
+    ever is.
+
     Mutates: the manager's books; one thread may call it.
     """
 
@@ -70,6 +79,7 @@ class LanePool:
     credits: Credits
     epoch: int = 1
     kinds: frozenset[PrimitiveKind] = frozenset({PrimitiveKind.EMBEDDING})
+    due_s: float = field(default=math.inf, init=False)
     _tasks: dict[int, PooledTask] = field(default_factory=dict)
     _split: dict[int, tuple[SplitTask, OnEnd | None]] = field(default_factory=dict)
     _events: list[Event] = field(default_factory=list)
@@ -107,7 +117,7 @@ class LanePool:
         They are as old as the request that comes next, `next_request`.
 
         `on_end` hears the one terminal event, on the thread that reads the frames. Bulk tasks
-        wait for room and are refused only when too many wait; what still waits when its time is
+        wait for room and are refused only when too many wait; what has no result when its time is
         over ends as cancelled.
 
         Raises:
@@ -121,6 +131,7 @@ class LanePool:
         task = Task(task_id, PrimitiveKind.EMBEDDING, identity, payload, seconds_left)
         now_s = self.clock.now_s()
         ticket = self._ticket(task, payload, now_s)
+        self.due_s = min(self.due_s, ticket.deadline_s)
         self._look_after_lanes()
         parts = self._parts(payload)
         if len(parts) > 1:
@@ -270,14 +281,26 @@ class LanePool:
             self._events.append(end)
 
     def _expire(self, now_s: float) -> None:
-        """End what came through `submit`, waits for a lane, and has no time left."""
+        """End what came through `submit` and has no time left."""
+        if now_s <= self.due_s:
+            return
         for task_id, (split, on_end) in list(self._split.items()):
             if on_end is not None and now_s > split.deadline_s:
                 self._end_split(task_id, Cancelled(task_id))
         for task_id, pooled in list(self._tasks.items()):
-            is_ours = pooled.on_end is not None and not pooled.is_part and task_id in self._tasks
-            if is_ours and pooled.port is None and now_s > pooled.deadline_s:
-                self._end(Cancelled(task_id))
+            if task_id in self._tasks and pooled.is_timed and now_s > pooled.deadline_s:
+                self._end_late(task_id, pooled.port, now_s)
+        whole = (pooled.deadline_s for pooled in self._tasks.values() if pooled.is_timed)
+        in_parts = (split.deadline_s for split, end in self._split.values() if end is not None)
+        self.due_s = min(itertools.chain(whole, in_parts), default=math.inf)
+
+    def _end_late(self, task_id: int, port: EnginePort | None, now_s: float) -> None:
+        """End a task without its lane, which may be at it still, or be away."""
+        if port is not None:
+            port.send(Cancel(task_id))
+            if self.is_up(port):  # it was too slow, which its books must learn
+                self.manager.answered(task_id, now_s)
+        self._end(Cancelled(task_id))
 
     def _steer(self, task_id: int, command: Steer) -> None:
         parts = self._split[task_id][0].begun if task_id in self._split else (task_id,)

@@ -132,13 +132,13 @@ def test_how_embeddings_end_is_counted() -> None:
     assert service.outcomes == {outcome: 1 for _, _, outcome in ends}
 
 
-def test_what_waited_until_its_time_was_over_is_late() -> None:
+def test_what_has_no_vectors_when_its_time_is_over_is_late() -> None:
     pool = Pool(None)
     service = served(pool)
     answer = ask(service)
     service.clock.time_s += 1.5
     pool.on_end(CancelledEvent(-1))
-    with pytest.raises(DeadlineExceeded, match="while it waited for a lane"):
+    with pytest.raises(DeadlineExceeded, match="deadline passed before a lane had answered"):
         answer.result()
     assert service.outcomes == {Outcome.LATE: 1}
 

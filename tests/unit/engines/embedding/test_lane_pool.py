@@ -12,7 +12,7 @@ from heddle.core.credits import Credits
 from heddle.core.errors import Busy, InputError
 from heddle.core.frames import TERMINAL, Cancelled, Done, Event, Failed
 from heddle.core.payloads import DecodePayload, EmbedPayload, Sampling
-from heddle.core.ports import EnginePort
+from heddle.core.ports import EnginePort, Timed
 from heddle.core.primitives import PrimitiveKind
 from heddle.core.results import Vectors
 from heddle.core.tasks import Identity, Priority, Task
@@ -406,6 +406,46 @@ def test_what_waits_longer_than_its_time_ends(rig: Rig, texts: int) -> None:
     rig.told()
     assert [type(event) for event in ended] == [Cancelled]
     assert rig.manager.held == 0
+
+
+@pytest.mark.parametrize("texts", [1, 500])
+def test_what_its_lane_does_not_answer_in_time_ends_all_the_same(rig: Rig, texts: int) -> None:
+    ended: list[Event] = []
+    rig.submit(many(texts), ended.append, seconds_left=600.0)
+    rig.clock.time_s = 600.0
+    rig.told()
+    assert ended == []
+    rig.clock.time_s = 600.1
+    assert rig.told() == []
+    assert [type(event) for event in ended] == [Cancelled]
+    rig.submit(many(1), ended.append, seconds_left=600.0)
+    assert rig.run() == [], "a lane's end of what has ended is nobody's"
+    assert [type(event) for event in ended] == [Cancelled, Done]
+    assert rig.is_idle
+
+
+@pytest.mark.parametrize(("down", "stretches"), [(set(), True), (set(COSTS), False)])
+def test_a_lane_learns_that_it_was_late_unless_it_was_away(
+    rig: Rig, down: set[str], stretches: bool
+) -> None:
+    rig.submit(many(1), lambda event: None, seconds_left=5.0)
+    rig.down, rig.clock.time_s = down, 5.1
+    rig.told()
+    assert any(lane.guard.stretch > 1.0 for lane in rig.manager.lanes) == stretches
+
+
+def test_it_wants_to_be_read_when_the_first_time_is_over(rig: Rig) -> None:
+    port: object = rig.pool
+    assert isinstance(port, Timed)
+    rig.admit(1, texts=1, seconds_left=1.0)
+    assert port.due_s == math.inf, "the runtime sees to its own"
+    for texts, seconds_left in ((1, 600.0), (500, 500.0), (1, 700.0)):
+        rig.submit(many(texts), lambda event: None, seconds_left=seconds_left)
+    assert port.due_s == 500.0
+    for time_s, due_s in ((500.1, 600.0), (600.1, 700.0), (700.1, math.inf)):
+        rig.clock.time_s = time_s
+        rig.told()
+        assert port.due_s == due_s
 
 
 @pytest.mark.parametrize("texts", [1, 500])
