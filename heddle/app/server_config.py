@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from heddle.app.config_checks import check_plain_names, check_together
-from heddle.app.models.model_names import is_extractor
+from heddle.app.models.model_names import default_workflow, is_extractor
 from heddle.app.models.remote_name import check_remote_name
 from heddle.app.replicas import replicas_of
 from heddle.app.setting import did_you_mean, fields_of, setting
@@ -728,7 +728,7 @@ class ServerConfig:
     @property
     def default_workflow(self) -> str:
         """The ready-made workflow of requests that name none."""
-        return "quote" if self.llm is None else "oneshot"
+        return default_workflow(self.generator)
 
     @property
     def optimizations_max(self) -> Optimizations:

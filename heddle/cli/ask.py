@@ -5,7 +5,6 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from heddle.app.server_config import ServerConfig
 from heddle.app.server_writing import server_writing
@@ -72,15 +71,16 @@ def run(options: argparse.Namespace) -> int:
     """Answer one question, streaming the answer to stdout and the passages after it."""
     check_text(options, "question")
     config = server_config(options, needs=("index",), reprime=False)
-    name = options.workflow or config.default_workflow
     connectors = load_connectors(options.connectors)
+    running = _running(options, config)
+    default = config.default_workflow if running is None else running.advert.default_workflow
+    name = options.workflow or default
     workflow = drawn_workflow(name, None, connectors)
-    writing = _writing(options, config, workflow)
+    writing = chosen_writing(options, config, workflow)
     writers = (n for n in workflow.outputs if isinstance(workflow.nodes[n], GenerationNode))
     printer = Printer(frozenset(map(str, writers)), options.receipt)
     others = dict(options.input)
     asked = request_options(options)
-    running = _running(options, config)
     if running is not None:
         for event in running.ask({**_request(options, config, others, writing), **asked}):
             printer.take(event)
@@ -128,7 +128,9 @@ def _request(
     }
 
 
-def _writing(options: argparse.Namespace, config: ServerConfig, workflow: Workflow) -> Writing:
+def chosen_writing(
+    options: argparse.Namespace, config: ServerConfig, workflow: Workflow
+) -> Writing:
     """Return how the answer is to be written; refused before the models load.
 
     What the environment or a file says is left out where no model writes the answer.
@@ -137,11 +139,9 @@ def _writing(options: argparse.Namespace, config: ServerConfig, workflow: Workfl
         InputError, ConfigError: the workflow or a value can't be used so.
     """
     writing = server_writing(config)
-    by_flag: dict[str, Any] = {
-        name: one.value
-        for name, one in choices(options, ServerConfig).items()
-        if name in Writing.__match_args__ and one.source.startswith("--")
-    }
+    chosen = choices(options, ServerConfig).values()
+    flagged = {one.field.key for one in chosen if one.source.startswith("--")}
+    by_flag = {name: value for name, value in asdict(writing).items() if name in flagged}
     check_writes(workflow, Writing(**by_flag))
     return writing if with_writing(workflow, writing) is not workflow else AS_IT_IS
 

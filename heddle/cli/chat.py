@@ -11,7 +11,6 @@ from typing import Final
 from heddle.app.chat.conversation import Conversation
 from heddle.app.chat.follow_up import rewrite_workflow
 from heddle.app.server_config import ServerConfig
-from heddle.app.server_writing import server_writing
 from heddle.cli.arguments import (
     add_connectors,
     add_documents,
@@ -21,7 +20,7 @@ from heddle.cli.arguments import (
     document_options,
     scope_options,
 )
-from heddle.cli.ask import DEFAULT_HELP, ONE_QUESTION, Printer
+from heddle.cli.ask import DEFAULT_HELP, ONE_QUESTION, Printer, chosen_writing
 from heddle.cli.command_parser import CommandParser
 from heddle.cli.config_options import add_config, add_index, choices, server_config
 from heddle.cli.running.client import RunningServer, find_server, request_settings
@@ -37,7 +36,6 @@ from heddle.runtime.events import RequestEvent
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.ready_made import READY_MADE
 from heddle.workflow.workflow import Workflow
-from heddle.workflow.writing import with_writing
 
 PROMPT: Final = "> "
 NEW: Final = "/new"
@@ -72,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
     name = options.workflow or config.default_workflow
     connectors = load_connectors(options.connectors)
     workflow = drawn_workflow(name, None, connectors)
-    with_writing(workflow, server_writing(config))  # refuses a prompt before the models load
+    chosen_writing(options, config, workflow)  # refuses a prompt before the models load
     running = _running(options, config)
     if running is not None:
         print(f"answered by the running server at {running.url}", file=sys.stderr)

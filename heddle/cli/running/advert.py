@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from heddle import __version__
+from heddle.app.models.model_names import default_workflow
 from heddle.app.server_config import ServerConfig
 from heddle.app.setting import fields_of, value_text
 
@@ -100,6 +101,12 @@ class ServerAdvert:
         except (OSError, OverflowError):
             return False
         return self.pid > 0
+
+    @property
+    def default_workflow(self) -> str:
+        """The ready-made workflow of its requests that name none."""
+        generator = self.settings.get("generator")
+        return default_workflow(None if generator == value_text(None) else generator)
 
     def is_beside(self, other: "ServerAdvert") -> bool:
         """Whether it runs beside another, which has an address of its own."""

@@ -29,6 +29,15 @@ def test_it_is_there_as_long_as_the_server(tmp_path: Path):
     assert own.settings["generator"] == "extract"
 
 
+@pytest.mark.parametrize(
+    ("generator", "workflow"), [("reader", "oneshot"), ("extract", "quote"), (None, "quote")]
+)
+def test_it_says_how_the_server_answers(generator: str | None, workflow: str):
+    own = ServerAdvert.of(ServerConfig(generator, "corpus"), "127.0.0.1", 8321)
+    assert own is not None
+    assert own.default_workflow == workflow == ServerConfig(generator, "corpus").default_workflow
+
+
 def test_another_servers_file_stays(tmp_path: Path):
     other = advert()
     with advertised(tmp_path, advert()):
