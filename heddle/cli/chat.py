@@ -91,16 +91,24 @@ def run(options: argparse.Namespace) -> int:
 
 def _running(options: argparse.Namespace, config: ServerConfig) -> RunningServer | None:
     """Return the server that runs on the corpus, if it can do all that this chat needs."""
-    own = options.workflow not in (None, *READY_MADE) or options.connectors
-    if not options.server or own:
+    if not options.server:
+        return None
+    if options.workflow not in (None, *READY_MADE) or options.connectors:
+        log.info("a workflow or connectors of one's own run in a server of its own")
         return None
     if config.llm is not None:
         log.info("a model that rewrites questions runs in a server of its own")
         return None
     running = find_server(config, choices(options, ServerConfig))
+    if running is None or running.advert.settings["generator"] == str(config.generator):
+        return running
     # Without a score nothing says whether a question can be understood alone.
-    quotes = running is not None and running.advert.settings["generator"] == str(config.generator)
-    return running if quotes else None
+    log.warning(
+        "the running server isn't asked, and one is started: it answers with %s, and a chat "
+        "without --model needs the extractor's scores",
+        running.advert.settings["generator"],
+    )
+    return None
 
 
 def _through(

@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from heddle import ServerConfig
 from heddle.cli import chat
 from heddle.cli.main import main
+from heddle.cli.running.advert import ServerAdvert
+from heddle.cli.running.client import RunningServer
 from heddle.core.errors import InputError
 from heddle.core.passages import Passage
 from heddle.core.quotations import Quotation
@@ -83,3 +86,14 @@ def test_a_line_that_is_no_text_costs_its_own_answer(server, monkeypatch):
 def test_a_bad_setting_is_refused_before_anything_starts(capsys):
     assert main(["chat", "corpus", "--workflow", "twoshot"]) == 2
     assert "twoshot" in capsys.readouterr().err
+
+
+def test_a_running_server_whose_model_writes_is_left_with_a_reason(server, monkeypatch, caplog):
+    advert = ServerAdvert.of(ServerConfig("reader", "corpus"), "127.0.0.1", 8321)
+    monkeypatch.setattr(chat, "find_server", lambda config, chosen: RunningServer(advert))
+    monkeypatch.setattr("sys.stdin", io.StringIO("When was the mill built?\n"))
+    assert main(["chat", "corpus"]) == 0
+    assert [question for question, _ in server.asked] == ["When was the mill built?"]
+    assert "the running server isn't asked, and one is started: it answers with reader" in (
+        caplog.text
+    )
