@@ -61,6 +61,7 @@ def index_paths(
     *,
     embedder: str | Path | None = None,
     prune: bool = False,
+    restores_deleted: bool = False,
     search: SearchMode | None = None,
     long_texts: LongTexts = LongTexts.CUT,
     chunk_tokens: int | None = None,
@@ -74,7 +75,9 @@ def index_paths(
 ) -> IndexReport:
     """Bring the corpus at `into` up to date with files. Stopped and run again, it resumes.
 
-    `prune` deletes the documents of files at or under `paths` that exist no more. `search` says
+    `prune` deletes the documents of files at or under `paths` that exist no more.
+    `restores_deleted` brings back the documents of a file among `paths` if all of them were
+    deleted; those of a file under a directory come back when that file changes. `search` says
     how the corpus is searched from now on; None leaves that as it was, at first AUTO. Servers that
     are running on the corpus see every change at their next search, but search in another way only
     when they are started again. `long_texts` says what becomes of chunks longer than the embedder
@@ -106,7 +109,14 @@ def index_paths(
         chunking = chunking_for(encoder, store, chunk_tokens, overlap)
         if follows_links is not None:
             store.runs.set_follows_links(follows_links)
-        report = ingest_documents(store, paths, on_documents, prune=prune, chunking=chunking)
+        report = ingest_documents(
+            store,
+            paths,
+            on_documents,
+            prune=prune,
+            restores_deleted=restores_deleted,
+            chunking=chunking,
+        )
         if store.stats().chunks == 0 and not report.removed:
             raise InputError(_nothing(report))
         store.runs.add_roots(str(path.resolve()) for path in paths)

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
         case "ls":
             return _list(options)
         case "add":
-            return _index(options, [Path(name) for name in options.names], prune=False)
+            return _index(options, [Path(name) for name in options.names])
         case "rm":
             return _remove(options)
         case _:
@@ -114,9 +114,11 @@ def _remove(options: argparse.Namespace) -> int:
     return code
 
 
-def _index(options: argparse.Namespace, paths: list[Path], *, prune: bool) -> int:
+def _index(options: argparse.Namespace, paths: list[Path], *, is_sync: bool = False) -> int:
     config = server_config(options, only=EMBEDDING_FIELDS, index=options.corpus)
-    return print_report(index_shown(paths, options.corpus, config, prune=prune), options.corpus)
+    # What was deleted stays so in a sync, also where its file was indexed by its own name.
+    report = index_shown(paths, options.corpus, config, prune=is_sync, restores_deleted=not is_sync)
+    return print_report(report, options.corpus)
 
 
 def _sync(options: argparse.Namespace) -> int:
@@ -129,7 +131,7 @@ def _sync(options: argparse.Namespace) -> int:
             f"heddle index {path} --into {options.corpus} --prune deletes them",
             file=sys.stderr,
         )
-    return (_index(options, paths, prune=True) if paths else 0) or (1 if lost else 0)
+    return (_index(options, paths, is_sync=True) if paths else 0) or (1 if lost else 0)
 
 
 def _watch(options: argparse.Namespace) -> int:

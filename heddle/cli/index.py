@@ -183,6 +183,7 @@ def index_shown(
     config: ServerConfig,
     *,
     prune: bool,
+    restores_deleted: bool = True,
     search: SearchMode | None = None,
     chunk_tokens: int | None = None,
     overlap: int | None = None,
@@ -209,6 +210,7 @@ def index_shown(
             place,
             embedder=config.embedder,
             prune=prune,
+            restores_deleted=restores_deleted,
             search=search,
             long_texts=config.long_texts,
             chunk_tokens=chunk_tokens,
@@ -309,6 +311,12 @@ def print_report(report: IndexReport, place: CorpusPlace) -> int:
     )
     if documents.files_unchanged:
         print(f"files unchanged since the last run, not read: {documents.files_unchanged}")
+    if documents.without_documents:
+        print(
+            f"of these, without documents (deleted, or no text): {len(documents.without_documents)}"
+            f" (such as {printable_line(documents.without_documents[0])}); to read such a file"
+            f" again:  heddle docs {place.typed} add FILE"
+        )
     if documents.gone:
         print(
             f"files gone, their documents kept: {len(documents.gone)} (such as"

@@ -38,7 +38,7 @@ def plan(
     *,
     prune: bool = False,
     chunking: str | None = None,
-    damaged: Collection[str] = (),
+    incomplete: Collection[str] = (),
 ) -> IndexPlan:
     """Find out which files are new, changed, unchanged (these are skipped) or gone.
 
@@ -46,7 +46,7 @@ def plan(
 
     With `prune`, a path may be gone itself, if documents came from it. Files whose chunks
     were not cut by `chunking` count as changed; None = that makes no difference. So do the
-    `damaged` ones, whose stored chunks are not what was written.
+    `incomplete` ones, of which the corpus lacks something that it has had.
 
     Raises: InputError: a path does not exist.
     """
@@ -69,7 +69,7 @@ def plan(
             continue
         try:
             is_cut_so = chunking in (None, known.chunking)
-            is_stored_so = is_cut_so and str(path) not in damaged
+            is_stored_so = is_cut_so and str(path) not in incomplete
             now = _unless_changed(path, known) if is_stored_so else None
         except InputError as error:
             refused.append(FileNote.of(path, error))

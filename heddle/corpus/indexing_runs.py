@@ -69,6 +69,14 @@ class IndexingRuns:
             ).fetchall()
         return tuple(row[0] for row in rows)
 
+    def sources_without_documents(self) -> set[str]:
+        """Return the files taken in whole of which no document is here: deleted, or no text."""
+        with self._database.read() as connection:
+            rows = connection.execute(
+                "SELECT name FROM sources EXCEPT SELECT source FROM documents"
+            ).fetchall()
+        return {row[0] for row in rows}
+
     def open_sources(self, names: Iterable[str]) -> None:
         """Say that files are about to be read: until `finish_source` they count as changed.
 

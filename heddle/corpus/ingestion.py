@@ -38,8 +38,9 @@ class IngestReport:
     """What a run did.
 
     `added`, `changed`, `unchanged` and `removed` count documents, and `chunks` those of new texts;
-    `files_unchanged` were not even read. `gone` are files that exist no more and whose documents
-    were kept. `failures` were asked for and are not in, or only in part: a command that meets them
+    `files_unchanged` were not even read; `without_documents` are those of them whose documents were
+    deleted, or had no text. `gone` are files that exist no more and whose documents were kept.
+    `failures` were asked for and are not in, or only in part: a command that meets them
     ends with an error that lists them.
     """
 
@@ -50,6 +51,7 @@ class IngestReport:
     chunks: int
     files: int
     files_unchanged: int
+    without_documents: tuple[str, ...]
     gone: tuple[str, ...]
     skipped: tuple[FileNote, ...]
     failures: tuple[FileNote, ...]
@@ -90,6 +92,7 @@ def ingest_documents(
     on_progress: Callable[[IngestProgress], None] = ignore_progress,
     *,
     prune: bool = False,
+    restores_deleted: bool = False,
     chunking: Chunking = DEFAULT_CHUNKING,
     limits: ParseLimits = DEFAULT_LIMITS,
 ) -> IngestReport:
@@ -99,7 +102,8 @@ def ingest_documents(
     kept unless `prune` is set, as it may only be out of reach: a disk that isn't mounted looks
     like an empty directory.
 
-    Every stored chunk is checked first: files whose chunks are damaged are read anew.
+    Every stored chunk is checked first: files whose chunks are damaged are read anew. A document
+    that was deleted comes back when its file changes, or with `restores_deleted`.
 
     A file that can't be used does not stop the others; its earlier documents stay. A run that was
     stopped at any moment can be started again: it continues with the missing files. Memory: one
@@ -110,6 +114,8 @@ def ingest_documents(
         paths: files and directories.
         on_progress: called after each batch and each file.
         prune: delete the documents of files at or under these paths that exist no more.
+        restores_deleted: read a file among these paths anew if all its documents were deleted. Of
+            files under a directory they stay deleted.
         chunking: how texts are cut; files that were cut in another way are read anew.
         limits: how large files may be, and what reading one may take.
 
@@ -117,8 +123,12 @@ def ingest_documents(
         InputError: a path does not exist; nothing was done.
         StorageError: the disk refuses; what was committed stays.
     """
-    damaged = store.runs.damaged_sources()
-    todo = plan(tuple(paths), store, prune=prune, chunking=chunking.stamp, damaged=damaged)
+    paths = tuple(paths)
+    incomplete = store.runs.damaged_sources()
+    if restores_deleted:
+        named = {str(path.resolve()) for path in paths}
+        incomplete |= named & store.runs.sources_without_documents()
+    todo = plan(paths, store, prune=prune, chunking=chunking.stamp, incomplete=incomplete)
     store.runs.set_chunking(chunking.stamp)
     # The ids of files that are gone are free: a JSONL file that was moved keeps its documents.
     store.runs.forget_sources(_gone(store.runs.source_names()))
@@ -200,6 +210,7 @@ def document_batches(documents: Iterable[Document], chunking: Chunking) -> Itera
 def _report(run: _Run, todo: IndexPlan) -> IngestReport:
     # A JSONL file that was only moved has taken its documents along.
     kept = set(run.store.runs.source_names())
+    without_documents = run.store.runs.sources_without_documents()
     return IngestReport(
         added=run.outcomes[PutOutcome.ADDED],
         changed=run.outcomes[PutOutcome.CHANGED] + run.outcomes[PutOutcome.DESCRIBED],
@@ -208,6 +219,7 @@ def _report(run: _Run, todo: IndexPlan) -> IngestReport:
         chunks=run.chunks,
         files=run.files_total,
         files_unchanged=len(todo.unchanged),
+        without_documents=tuple(p for p in map(str, todo.unchanged) if p in without_documents),
         gone=tuple(name for name in todo.gone if name in kept and is_gone(name)),
         skipped=todo.skipped + tuple(run.skipped),
         failures=todo.refused + tuple(run.failures),

@@ -66,6 +66,20 @@ def test_a_document_is_removed_by_the_path_of_its_file(
 
 
 @pytest.mark.slow
+def test_a_removed_document_comes_back_with_its_file_alone(corpus: Path, files: Path, capsys):
+    mill = str(files / "mill.txt")
+    assert main(["docs", str(corpus), "add", mill]) == 0
+    assert main(["docs", str(corpus), "rm", mill]) == 0
+    for again in (["sync"], ["add", str(files)]):
+        assert main(["docs", str(corpus), *again]) == 0
+        said = f"of these, without documents (deleted, or no text): 1 (such as {mill})"
+        assert said in capsys.readouterr().out
+    assert listed(corpus, capsys) == ["tide.txt"]
+    assert main(["docs", str(corpus), "add", mill]) == 0
+    assert listed(corpus, capsys) == ["mill.txt", "tide.txt"]
+
+
+@pytest.mark.slow
 def test_a_directory_that_is_gone_keeps_its_documents(corpus: Path, files: Path, capsys):
     files.rename(files.with_name("elsewhere"))
     assert main(["docs", str(corpus), "sync"]) == 1

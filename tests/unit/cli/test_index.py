@@ -19,6 +19,7 @@ def report(
     gone: tuple[str, ...] = (),
     failures: tuple[FileNote, ...] = (),
     embedded: Embedded = NINE,
+    without_documents: tuple[str, ...] = (),
 ) -> IndexReport:
     documents = IngestReport(
         added=1,
@@ -27,12 +28,22 @@ def report(
         removed=4,
         chunks=9,
         files=5,
-        files_unchanged=0,
+        files_unchanged=len(without_documents),
+        without_documents=without_documents,
         gone=gone,
         skipped=(),
         failures=failures,
     )
     return IndexReport(documents, embedded=embedded, vectors=70, revision=8)
+
+
+def test_unchanged_files_without_documents_are_named(capsys: pytest.CaptureFixture[str]):
+    assert print_report(report(without_documents=("a.txt", "b.txt")), CorpusPlace.of("c")) == 0
+    assert capsys.readouterr().out.splitlines()[1:3] == [
+        "files unchanged since the last run, not read: 2",
+        "of these, without documents (deleted, or no text): 2 (such as a.txt); to read such a file "
+        "again:  heddle docs c add FILE",
+    ]
 
 
 def test_counts_and_what_to_do_next(capsys: pytest.CaptureFixture[str]):

@@ -81,6 +81,20 @@ def test_unchanged_files_are_not_read(store, docs, monkeypatch):
     assert report.files_unchanged == 1
 
 
+def test_a_deleted_document_comes_back_when_its_file_is_named(store, docs):
+    (docs / "a.txt").write_text("text a")
+    (docs / "b.txt").write_text("text b")
+    ingest_documents(store, [docs])
+    (file,) = (one.id for one in store.documents.listed() if one.id.endswith("a.txt"))
+    store.documents.delete_document(file)
+    for paths, restores_deleted in (([docs], True), ([Path(file)], False)):
+        report = ingest_documents(store, paths, restores_deleted=restores_deleted)
+        assert (report.added, report.without_documents) == (0, (file,))
+    report = ingest_documents(store, [docs, Path(file)], restores_deleted=True)
+    assert (report.added, report.files_unchanged, report.without_documents) == (1, 1, ())
+    assert len(store.documents.listed()) == 2
+
+
 def test_a_file_with_a_new_time_only_is_read_once(store, docs):
     (docs / "a.txt").write_text("text")
     ingest_documents(store, [docs])
