@@ -22,7 +22,7 @@ from heddle.adapters.values import (
 from heddle.app.requests.call_identity import CallIdentity
 from heddle.core.errors import InputError
 from heddle.core.primitives import PrimitiveKind
-from heddle.core.search_scope import NO_PASSAGE
+from heddle.core.search_scope import no_passage_words
 
 KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "chat": (PrimitiveKind.PREFILLING.value, PrimitiveKind.DECODING.value),
@@ -117,7 +117,7 @@ def _nothing(call: SearchCall, error: InputError) -> Found:
     Raises:
         InputError: it says something else.
     """
-    if NO_PASSAGE not in str(error):
+    if not no_passage_words(error):
         raise error
     _tell(tuple(sorted(call.where or ())))
     return Found(())

@@ -23,7 +23,7 @@ from heddle.cli.running.decode import passages_of
 from heddle.cli.start_server import start_server
 from heddle.core.errors import InputError
 from heddle.core.passages import Passage
-from heddle.core.search_scope import SearchScope, where_of
+from heddle.core.search_scope import SearchScope, no_passage_words, where_of
 from heddle.corpus.store import CorpusStore
 from heddle.workflow.ragraph import DEFAULT_TOPK, TOPK_MAX
 
@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
     topk = DEFAULT_TOPK if options.topk is None else options.topk
     if not 1 <= topk <= TOPK_MAX:
         raise InputError(f"topk must be an integer from 1 to {TOPK_MAX}, got {topk}")
-    passages, receipt = (_by_words if options.words else _by_meaning)(options, topk)
+    passages, receipt = _found(options, topk)
     if options.json:
-        print(search_json(passages, options.query, receipt))
+        print(search_json(passages, options.query, receipt, by_words=options.words))
     else:
         lines = search_lines(passages, options.query, output_width(), by_words=options.words)
         print("\n".join(lines))
@@ -81,6 +81,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 Found = tuple[tuple[Passage, ...], dict[str, object] | None]
+
+
+def _found(options: argparse.Namespace, topk: int) -> Found:
+    try:
+        return (_by_words if options.words else _by_meaning)(options, topk)
+    except InputError as error:
+        reason = no_passage_words(error)
+        if not reason:
+            raise
+        print(reason, file=sys.stderr)
+        return (), None
 
 
 def _by_meaning(options: argparse.Namespace, topk: int) -> Found:
@@ -120,5 +131,6 @@ def _by_words(options: argparse.Namespace, topk: int) -> Found:
     asked = scope_options(options)
     scope = SearchScope(asked["tenant"], where_of(asked["where"]))
     with CorpusStore.open(corpus_place(config)) as store:
+        store.allowed(scope)  # refuses a filter that fits nothing, as a search by meaning does
         found = store.by_words(options.query, topk, scope).chunk_ids
         return store.passages(found.tolist()), None

@@ -85,6 +85,12 @@ def both(one: Where, other: Where) -> Where:
     return tuple(sorted(found.items()))
 
 
+def no_passage_words(error: InputError) -> str:
+    """Return an error's words if they say that a search's `where` fits nothing, else ""."""
+    _, begin, rest = str(error).partition(NO_PASSAGE)
+    return begin + rest
+
+
 def _key(key: object, field: str) -> str:
     if not isinstance(key, str) or not key:
         raise InputError(f"{field}: a key must be a string that is not empty, got {key!r:.40}")

@@ -46,10 +46,17 @@ def search_lines(
 
 
 def search_json(
-    passages: Sequence[Passage], query: str, receipt: Mapping[str, object] | None
+    passages: Sequence[Passage],
+    query: str,
+    receipt: Mapping[str, object] | None,
+    *,
+    by_words: bool = False,
 ) -> str:
-    """Return what was found as one JSON object."""
-    found = [{"rank": rank, **passage_json(one)} for rank, one in enumerate(passages, start=1)]
+    """Return what was found as one JSON object; see `search_lines`."""
+    without = {"distance": None} if by_words else {}
+    found = [
+        {"rank": rank, **passage_json(one), **without} for rank, one in enumerate(passages, start=1)
+    ]
     value = {"query": query, "passages": found, "receipt": receipt}
     return json.dumps(value, ensure_ascii=False, indent=1, default=_plain)
 

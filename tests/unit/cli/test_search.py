@@ -9,6 +9,7 @@ import pytest
 from heddle.app.search import SearchResult
 from heddle.cli import search
 from heddle.cli.main import main
+from heddle.core.errors import InputError
 from heddle.core.passages import Passage, Place
 from heddle.core.tasks import Optimizations
 from heddle.corpus.ingestion import ingest_documents
@@ -24,6 +25,7 @@ PASSAGE = Passage(7, "d", "Ores", "Iron is dug in Elmford.\n", 0.25, place=PLACE
 class FakeServer:
     def __init__(self, *passages: Passage) -> None:
         self.passages, self.asked = passages, []
+        self.refusal: InputError | None = None
 
     def __enter__(self):
         return self
@@ -33,6 +35,8 @@ class FakeServer:
 
     def search(self, query: str, **how: object) -> SearchResult:
         self.asked.append((query, how))
+        if self.refusal is not None:
+            raise self.refusal
         return SearchResult(self.passages, RECEIPT)
 
 
@@ -122,3 +126,16 @@ def test_words_alone_need_no_server(corpus: Path, capsys, monkeypatch: pytest.Mo
     assert "distance" not in out
     assert "The mill of Elmford grinds flour." in out
     assert main(["search", str(corpus), "lighthouse", "--words"]) == 1
+    capsys.readouterr()
+    assert main(["search", str(corpus), "flour", "--words", "--json"]) == 0
+    [passage] = json.loads(capsys.readouterr().out)["passages"]
+    assert passage["distance"] is None
+
+
+@pytest.mark.parametrize("how", ["--words", "--hybrid"])
+def test_a_filter_that_fits_nothing_finds_nothing(how: str, corpus: Path, served, capsys):
+    served().refusal = InputError("node 'retrieve': where: no passage has lang=xx")
+    assert main(["search", str(corpus), "flour", "--where", "lang=xx", how]) == 1
+    out, err = capsys.readouterr()
+    assert out == "nothing was found\n"
+    assert err == "where: no passage has lang=xx\n"
