@@ -135,6 +135,6 @@ def _read(path: Path, *, is_needed: bool) -> dict[str, Any]:
 
 def _choice(field: ConfigField, value: object, source: str) -> Choice:
     try:
-        return Choice(field, field.read(value), source)
+        return Choice(field, field.read(value, in_python=False), source)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error

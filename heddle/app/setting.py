@@ -122,8 +122,12 @@ class ConfigField:
             return self.setting.default_words
         return self.setting.none if self.default is None else value_text(self.default)
 
-    def read(self, value: object) -> object:
+    def read(self, value: object, *, in_python: bool = True) -> object:
         """Return the value that a text, or another spelling, stands for, checked.
+
+        Args:
+            value: what was given.
+            in_python: whether an error may speak of Python's values and types.
 
         Raises:
             ConfigError: it stands for none, or for one out of range.
@@ -136,12 +140,12 @@ class ConfigField:
             except ConfigError:
                 raise
             except (ValueError, TypeError, OverflowError):
-                raise refusal(self.name, self.words, value) from None
-        self.check(value)
+                raise refusal(self.name, self.words, value, in_python=in_python) from None
+        self.check(value, in_python=in_python)
         return value
 
-    def check(self, value: object) -> None:
-        """Check a value without changing it.
+    def check(self, value: object, *, in_python: bool = True) -> None:
+        """Check a value without changing it; see `read`.
 
         Raises:
             ConfigError: its type is wrong, or it is out of range.
@@ -150,7 +154,7 @@ class ConfigField:
             return
         is_number = isinstance(value, int | float)
         if not self.kind.holds(value) or (is_number and not self.setting.allows(value)):  # type: ignore[arg-type]
-            raise refusal(self.name, self.words, value)
+            raise refusal(self.name, self.words, value, in_python=in_python)
         if self.setting.check is not None:
             self.setting.check(value)
 

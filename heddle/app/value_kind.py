@@ -16,6 +16,7 @@ from heddle.core.kv_reuse import KV_REUSE_FORM, KvReuse, kv_reuse_of
 BYTES_IN: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 WORDS_ON: Final = ("on", "true", "yes", "1")
 WORDS_OFF: Final = ("off", "false", "no", "0")
+_IN_PYTHON: Final = re.compile(r" \([^()]+ in Python\)")
 _SIZE: Final = re.compile(r"(\d+)\s*([KMG]?)(?:i?B)?", re.IGNORECASE)
 
 
@@ -249,7 +250,9 @@ def _kind(types: list[object], unit: str) -> ValueKind:
     return Reuse() if first is KvReuse else simple[first]
 
 
-def refusal(name: str, words: str, value: object) -> ConfigError:
-    """Return the error that says what a value must be."""
+def refusal(name: str, words: str, value: object, *, in_python: bool) -> ConfigError:
+    """Return the error that says what a value must be; see `ConfigField.read`."""
     shown = repr(value) if len(repr(value)) <= 60 else repr(value)[:60] + "..."
-    return ConfigError(f"{name} must be {words}, got {shown} ({type(value).__name__})")
+    if in_python:
+        return ConfigError(f"{name} must be {words}, got {shown} ({type(value).__name__})")
+    return ConfigError(f"{name} must be {_IN_PYTHON.sub('', words)}, got {shown}")

@@ -225,7 +225,7 @@ class _AddNames(argparse.Action):
 def _reader(field: ConfigField) -> Callable[[str], object]:
     def read(text: str) -> object:
         try:
-            return field.read(text)
+            return field.read(text, in_python=False)
         except ConfigError as error:  # argparse shows its own words for any other error
             raise argparse.ArgumentTypeError(str(error)) from None
 

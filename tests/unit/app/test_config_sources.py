@@ -32,6 +32,16 @@ TEXTS = {
 }
 
 
+def test_errors_speak_of_python_in_python_alone():
+    for name, value in (("max_tokens", 0), ("reprime", "perhaps"), ("disabled_passes", 3)):
+        field = fields_of(ServerConfig)[name]
+        with pytest.raises(ConfigError, match=f"^{name} must be .* in Python"):
+            field.read(value)
+        with pytest.raises(ConfigError, match=f"^{name} must be .*, got {value!r}$") as refused:
+            field.read(value, in_python=False)
+        assert "Python" not in str(refused.value)
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
