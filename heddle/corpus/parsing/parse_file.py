@@ -8,6 +8,7 @@ from heddle.corpus.document import Document
 from heddle.corpus.parsing.csv_rows import parse_csv
 from heddle.corpus.parsing.docx import parse_docx
 from heddle.corpus.parsing.epub import parse_epub
+from heddle.corpus.parsing.file_reading import file_errors
 from heddle.corpus.parsing.html import parse_html
 from heddle.corpus.parsing.jsonl import parse_jsonl
 from heddle.corpus.parsing.limits import ParseLimits
@@ -56,6 +57,10 @@ def parse_file(path: Path, limits: ParseLimits = DEFAULT_LIMITS) -> Iterator[Doc
     """
     parser = parser_for(path)
     if parser is None:
+        with file_errors(path):
+            path.stat()  # what isn't there has no format
+            if path.is_dir():
+                raise IsADirectoryError
         raise InputError(f"{path}: unknown format; known are {' '.join(KNOWN_SUFFIXES)}")
     yield from parser(path, limits)
 

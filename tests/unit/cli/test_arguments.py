@@ -95,6 +95,15 @@ def test_documents_are_read_by_their_format(parser, tmp_path: Path):
         request_options(parser.parse([f"--document={tmp_path / 'gone.txt'}"]))
 
 
+@pytest.mark.parametrize(
+    ("name", "words"), [("gone", "no such file"), (".", "is a directory"), ("x.odt", "unknown for")]
+)
+def test_a_document_without_a_format_that_is_known(name: str, words: str, parser, tmp_path: Path):
+    (tmp_path / "x.odt").touch()
+    with pytest.raises(InputError, match=f": {words}"):
+        document_options(parser.parse(["--document", str(tmp_path / name)]))
+
+
 def test_a_document_that_cannot_be_used_is_named_by_its_option(parser, tmp_path: Path):
     (tmp_path / "blank.txt").write_text(" ")
     with pytest.raises(InputError, match=r"^--document .*blank\.txt"):
