@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from heddle.app.server_config import ServerConfig
+from heddle.core.degradation import DegradationKind
 from heddle.runtime.receipt import Receipt
 from tests.helpers.pages import CODE, anchors
 
@@ -204,6 +205,12 @@ def test_a_setting_has_one_name_everywhere() -> None:
             named = flag.removeprefix("--").replace("-", "_")
             assert variable == f"HEDDLE_{named.upper()}"
             assert field == named or (field, named) in OTHER_FLAGS
+
+
+def test_every_kind_of_degradation_is_named() -> None:
+    page = (DOCS / "guide" / "serving.md").read_text(encoding="utf-8")
+    [row] = [line for line in page.splitlines() if "heddle_degradations_total" in line]
+    assert [kind.value for kind in DegradationKind if f"`{kind.value}`" not in row] == []
 
 
 def test_the_settings_metrics_and_receipt_fields_are_there() -> None:
