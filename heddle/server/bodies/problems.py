@@ -1,7 +1,7 @@
 """What is wrong with a body, in words that begin with the field."""
 
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -82,9 +82,30 @@ def _problem(part: Mapping[str, Any], kind: type[BaseModel]) -> InputError:
         words += "".join(f": {fix}" for known, fix in BROKEN_TEXT.items() if known in words)
     if part["type"] == "extra_forbidden":
         words = "there is no such field"
-        if len(part["loc"]) == 1:
-            words = f"{words}; {_meant(field, kind)}"
+        *path, last = part["loc"]
+        if (holder := _kind_at(kind, path)) is not None:
+            words = f"{words}; {_meant(last, holder)}"
     return InputError(f"{field or WHOLE}: {words}", param=field)
+
+
+def _kind_at(kind: type[BaseModel], path: Iterable[str | int]) -> type[BaseModel] | None:
+    """Return the model of what stands at a path of fields and entries; None = not one alone."""
+    for field in path:
+        if isinstance(field, str):
+            known = kind.model_fields.get(field)
+            found = [] if known is None else list(_models(known.annotation))
+            if len(found) != 1:
+                return None
+            [kind] = found
+    return kind
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - typing's own
+    """Yield the models that a type is made of, as in list[Model] | None."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
 
 
 def _meant(field: str, kind: type[BaseModel]) -> str:

@@ -71,6 +71,14 @@ def test_a_wrong_document_is_told_in_plain_words(body, words):
 @pytest.mark.parametrize(
     ("field", "words"),
     [
+        (
+            '"constraint": {"choices": ["a"]}',
+            "constraint.choices: there is no such field; did you mean 'choice'?",
+        ),
+        (
+            '"documents": [{"titel": "a", "text": "b"}]',
+            "documents.0.titel: there is no such field; did you mean 'title'?",
+        ),
         ('"stream": 1', "stream: must be true or false"),
         ('"topk": "3"', "topk: must be a whole number"),
         ('"topk": 2.5', "topk: must be a whole number"),
