@@ -14,7 +14,8 @@ def add_arguments(parser: CommandParser) -> None:
         "target",
         type=Path,
         metavar="FILE|DIR2",
-        help="a new file named *.sqlite, or a directory, which becomes a corpus itself",
+        help="a new file, whose name must end in .sqlite; any other name is a directory, which "
+        "becomes a corpus itself",
     )
     parser.set_defaults(run=run)
 
