@@ -9,6 +9,7 @@ from heddle.core.texts.content_words import WORD, content_words, stem
 
 CUT: Final = "…"
 BEGINS: Final = re.compile(r"\s{2}|[-*+|#>`~=]|\d+[.)]\s")  # lists, tables, code and the like
+WIDTH_MIN: Final = 20
 GOES_ON: Final = 50  # characters of a line that was broken for its length, at least
 
 
@@ -20,14 +21,11 @@ def best_lines(text: str, query: str, *, width: int, lines_max: int) -> list[str
     Args:
         text: the passage.
         query: what was searched for.
-        width: characters of a line, at least 20.
+        width: characters of a line with its ellipses; 20 where it is less.
         lines_max: how many lines, at least 1.
     """
-    lines = [
-        part
-        for paragraph in _paragraphs(text)
-        for part in textwrap.wrap(paragraph, max(20, width - len(CUT)))
-    ]
+    room = max(WIDTH_MIN, width) - 2 * len(CUT)  # one line may be cut at both ends
+    lines = [part for paragraph in _paragraphs(text) for part in textwrap.wrap(paragraph, room)]
     if len(lines) <= lines_max:
         return lines
     wanted = {stem(word) for word in content_words(query)}

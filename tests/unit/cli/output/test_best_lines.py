@@ -1,9 +1,9 @@
 """Which lines of a passage are shown."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from heddle.cli.output.best_lines import CUT, best_lines
+from heddle.cli.output.best_lines import CUT, WIDTH_MIN, best_lines
 
 TEXT = """The mill stands in Elmford. It was built of oak in the year 1911.
 Nobody lives there.
@@ -37,8 +37,9 @@ def test_without_a_word_of_the_query_it_begins_at_the_beginning():
     assert best_lines(TEXT, "tides", width=40, lines_max=1)[0].startswith("The mill stands")
 
 
+@example(f"0-{18 * '0'}\x1b00", 18 * "0", 1, 1)  # cut at both ends
 @given(st.text(max_size=400), st.text(max_size=40), st.integers(1, 120), st.integers(1, 6))
 def test_bounds(text: str, query: str, width: int, lines_max: int):
     shown = best_lines(text, query, width=width, lines_max=lines_max)
     assert len(shown) <= lines_max
-    assert all(0 < len(line) <= max(20, width) + len(CUT) for line in shown)
+    assert all(0 < len(line) <= max(WIDTH_MIN, width) for line in shown)
