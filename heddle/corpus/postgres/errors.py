@@ -51,7 +51,7 @@ def refused_login(name: str, error: psycopg.Error) -> ConfigError | StorageError
             f"{name}: the database refuses the connection: {said}; check user, password (PGPASSWORD"
             " or ~/.pgpass), database and sslmode"
         )
-    return _unreachable(name, f"{said}; check host and port, or start the server")
+    return unreachable(name, f"{said}; check host and port, or start the server")
 
 
 def _meaning(name: str, error: psycopg.Error) -> Exception | None:
@@ -75,13 +75,14 @@ def _meaning(name: str, error: psycopg.Error) -> Exception | None:
             f"an id, a name or metadata is too long for PostgreSQL's indexes ({said}): shorten it"
         )
     if state.startswith(_GONE) or (isinstance(error, psycopg.OperationalError) and not state):
-        return _unreachable(name, said)
+        return unreachable(name, said)
     if isinstance(error, psycopg.DataError) and "NUL" in said:
         return InputError("a text holds a NUL character, which PostgreSQL can't store; remove it")
     return None
 
 
-def _unreachable(name: str, said: str) -> Unreachable:
+def unreachable(name: str, said: str) -> Unreachable:
+    """Return what to raise where there is no server, or none that answers."""
     return Unreachable(f"{name}: the database can't be reached: {said}")
 
 

@@ -10,9 +10,9 @@ import psycopg
 
 from heddle.core.errors import ConfigError, InternalError
 from heddle.corpus.descriptors import is_readable
-from heddle.corpus.postgres.bounded_connection import BoundedConnection, NoAnswer
-from heddle.corpus.postgres.errors import postgres_errors, refused_login
-from heddle.corpus.postgres.silence import Silence, no_answer
+from heddle.corpus.postgres.errors import postgres_errors, refused_login, unreachable
+from heddle.corpus.postgres.silence import SILENT, Silence
+from heddle.corpus.postgres.timeout_connection import NoAnswer, TimeoutConnection
 
 CONNECTIONS_MAX: Final = 8
 CONNECT_S: Final = 2  # for each address of a host name, of which there are often two
@@ -31,7 +31,7 @@ _SESSION: Final = (
     f"SET search_path TO {SCHEMA}, public; SET lock_timeout TO '{BUSY_S}s'; SET TimeZone TO 'UTC'"
 )
 
-Pg = BoundedConnection
+Pg = TimeoutConnection
 
 
 class ConnectionPool:
@@ -126,7 +126,7 @@ class ConnectionPool:
     def _place(self) -> Iterator[None]:
         """Wait until fewer than `size` connections are lent."""
         if not self._free.acquire(timeout=self._answer_s):
-            raise no_answer(self._name)
+            raise unreachable(self._name, SILENT)
         try:
             yield
         finally:
@@ -134,7 +134,7 @@ class ConnectionPool:
 
     def _connected(self) -> Pg:
         """Connect; raises psycopg.OperationalError as libpq says it."""
-        connection = BoundedConnection.connect(self._conninfo(), autocommit=True)
+        connection = TimeoutConnection.connect(self._conninfo(), autocommit=True)
         try:
             connection.answer_s = CONNECT_S
             connection.execute(_SESSION)

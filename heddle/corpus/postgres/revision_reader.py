@@ -9,9 +9,9 @@ from psycopg import pq
 
 from heddle.core.errors import InternalError
 from heddle.corpus.descriptors import is_readable
-from heddle.corpus.postgres.bounded_connection import NoAnswer
 from heddle.corpus.postgres.errors import postgres_errors
 from heddle.corpus.postgres.pool import ConnectionPool, Pg
+from heddle.corpus.postgres.timeout_connection import NoAnswer
 
 _NAME: Final = b"heddle_revision"
 _STATEMENT: Final = b"SELECT value FROM meta WHERE key = 'revision'"

@@ -5,9 +5,10 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from heddle.core.errors import Unreachable
+from heddle.corpus.postgres.errors import unreachable
 
 FIRST_S: Final = 0.1  # before it is asked: one that was only slow is heard again at once
+SILENT: Final = "it does not answer"
 RETRY_S: Final = 1.0  # before each further question
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class Silence:
         Raises: Unreachable: the server answers nothing.
         """
         if not self._is_over.is_set():
-            raise no_answer(self._name)
+            raise unreachable(self._name, SILENT)
 
     def add_pool(self) -> None:
         """Say that one more pool of connections asks here."""
@@ -75,8 +76,3 @@ class Silence:
                 self._is_over.set()
                 return
             pause_s = RETRY_S
-
-
-def no_answer(name: str) -> Unreachable:
-    """Return what to raise where a server doesn't answer."""
-    return Unreachable(f"{name}: the database can't be reached: it does not answer")

@@ -21,7 +21,7 @@ class NoAnswer(psycopg.OperationalError):
         super().__init__(f"no answer within {waited_s:g} s")
 
 
-class BoundedConnection(psycopg.Connection[tuple[object, ...]]):
+class TimeoutConnection(psycopg.Connection[tuple[object, ...]]):
     """A connection that gives a server up which is silent for too long: it is closed then.
 
     A server's own `statement_timeout` ends a statement that it works on, not one that it never
