@@ -419,7 +419,7 @@ def test_what_its_lane_does_not_answer_in_time_ends_all_the_same(rig: Rig, texts
     assert rig.told() == []
     assert [type(event) for event in ended] == [Cancelled]
     rig.submit(many(1), ended.append, seconds_left=600.0)
-    assert rig.run() == [], "a lane's end of what has ended is nobody's"
+    assert rig.run() == [], "what a lane says of an ended task reaches no caller"
     assert [type(event) for event in ended] == [Cancelled, Done]
     assert rig.is_idle
 
