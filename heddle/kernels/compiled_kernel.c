@@ -95,6 +95,19 @@ void multiply_few(struct product *w) {
 }
 #endif
 
+#define FEW_OF_A_TILE 4 /* rows for which a tile is no faster than reading weights as they are */
+
+/* Up to QUANTIZED_ROWS rows. */
+void multiply_quantized(struct quantized *w) {
+#if defined SUMS_OF_16_BITS && !defined BFLOAT16
+    if (w->count > FEW_OF_A_TILE) {
+        multiply_many(w);
+        return;
+    }
+#endif
+    multiply_panels(w);
+}
+
 /* The widest instructions that it was compiled for. */
 const char *instructions(void) {
 #if defined BFLOAT16 && defined __AMX_BF16__

@@ -238,7 +238,7 @@ def load_kernel(*, in_bfloat16: bool, flags: Sequence[str] = ()) -> RowKernel | 
         return None
     names = ("attend_rows", "store_tokens", "norm_tokens", "gate_tokens", "run_operations")
     attend, store, norm, gate, run = (ctypes.cast(library[name], ctypes.c_void_p) for name in names)
-    quantized = QuantizedKernel.of(library, team, in_bfloat16=in_bfloat16)
+    quantized = QuantizedKernel.of(library, team)
     together = TeamRun(run, ctypes.cast(openmp.GOMP_barrier, ctypes.c_void_p), team)
     kernel = RowKernel(attend, store, norm, gate, team, quantized, together)
     if not in_bfloat16:

@@ -1,5 +1,8 @@
-/* Products of many rows with weights on a grid: weights become numbers again, a piece at a time, while
-   they lie in a cache. (ADR 47) */
+/* Products of many rows with weights on a grid. (ADR 47)
+
+   In bfloat16 weights become numbers again, a piece at a time, while they lie in a cache. In float32
+   they are multiplied as whole numbers where the CPU sums up products of 16 bits fast, as those of few
+   rows are, and to the same bits. Elsewhere they become numbers for torch's product. */
 
 #include "quantized.h"
 
@@ -63,6 +66,8 @@ void multiply_many(struct quantized *w) {
     }
     end_matrices(&before);
 }
+#elif defined SUMS_OF_16_BITS
+#include "quantized_tiles.h"
 #else
 
 /* What `quantized_linear.py` passes: some panels of weights, and where their numbers go. */

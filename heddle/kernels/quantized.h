@@ -13,9 +13,6 @@
 #define HEDDLE_QUANTIZED_H
 
 #include "numbers.h"
-#ifdef __AVX2__
-#include <immintrin.h>
-#endif
 
 #define GROUP 32 /* inputs that share a scale */
 #define SIDE_BY_SIDE 16 /* outputs of a panel */
@@ -42,9 +39,16 @@ struct quantized {
     int64_t next_scratch, next_task;
 };
 
+/* Which products of whole numbers the CPU sums up fast. */
+#if defined __AVX512VNNI__ && defined __AVX512BW__
+#define SUMS_OF_8_BITS
+#elif defined __AVX2__ && defined __FMA__ && defined __F16C__
+#define SUMS_OF_16_BITS
+#endif
+
 /* Rows on their grid. A group's numbers are `code * scale`; `sum` is what they add up to. Where sums of
    products of 8 bits are fast, a code lies as `high * 128 + low`: first the group's high parts. */
-#if defined __AVX512VNNI__ && defined __AVX512BW__
+#ifdef SUMS_OF_8_BITS
 typedef struct {
     int8_t high[GROUP], low[GROUP];
 } row_group;
@@ -95,7 +99,7 @@ INLINE int32_t nearest_product(float a, float b) {
 }
 
 INLINE void keep_code(row_group *to, int i, int32_t code) {
-#if defined __AVX512VNNI__ && defined __AVX512BW__
+#ifdef SUMS_OF_8_BITS
     int32_t high = (code + 64) >> 7;
     to->high[i] = (int8_t)high;
     to->low[i] = (int8_t)(code - 128 * high);
@@ -106,13 +110,15 @@ INLINE void keep_code(row_group *to, int i, int32_t code) {
 
 /* Brings one group of a row onto its grid. What isn't finite makes the scale NaN. */
 INLINE void quantize_group(const number *from, row_group *to, float *scale, float *sum) {
-    float values[GROUP], most = 0.0f, broken = 0.0f;
-    for (int i = 0; i < GROUP; i++) values[i] = widened(from[i]);
-    for (int i = 0; i < GROUP; i++) {
-        float size = fabsf(values[i]);
-        most = size > most ? size : most;
-        broken += values[i] * 0.0f;
+    float values[GROUP], most = 0.0f;
+    floats mosts = all(0.0f), zeros = all(0.0f); /* number by number a loop would wait for each */
+    for (int i = 0; i < GROUP; i += LANES) {
+        floats own = load(from + i);
+        mosts = larger(larger(own, -own), mosts);
+        zeros += own * 0.0f;
+        *(floats *)&values[i] = own;
     }
+    for (int i = 0; i < LANES; i++) most = mosts[i] > most ? mosts[i] : most;
     /* The inverse of a number below 1e-34 would not be finite. */
     float inverse = most > 1e-30f ? CODE_MOST / most : 0.0f;
     int32_t total = 0;
@@ -121,7 +127,7 @@ INLINE void quantize_group(const number *from, row_group *to, float *scale, floa
         keep_code(to, i, code);
         total += code;
     }
-    *scale = most / CODE_MOST + broken;
+    *scale = most / CODE_MOST + sum_of(zeros);
     *sum = *scale * total;
 }
 
@@ -132,7 +138,7 @@ static void quantize_few(const struct quantized *w, const struct grid *grid) {
 }
 
 /* `rows` rows from `first` on, times one panel: [rows, SIDE_BY_SIDE] sums. */
-#if defined __AVX512VNNI__ && defined __AVX512BW__
+#ifdef SUMS_OF_8_BITS
 INLINE __m512i whole_sums(const __m512i *weights, const int8_t *row) {
     __m512i sums = _mm512_setzero_si512();
     for (int q = 0; q < QUADS; q++) {
@@ -168,7 +174,7 @@ INLINE void multiply_group_rows(int rows, const struct group *panel, int64_t gro
     }
     for (int r = 0; r < rows; r++) _mm512_storeu_ps(out[r], sums[r]);
 }
-#elif defined __AVX2__ && defined __FMA__ && defined __F16C__
+#elif defined SUMS_OF_16_BITS
 #define ROWS_TOGETHER 2 /* whose sums fit into the registers */
 #define EIGHT (SIDE_BY_SIDE / 2) /* outputs of a vector of sums */
 
@@ -277,32 +283,32 @@ static void give_quantized_panel(const struct quantized *w, int64_t panel,
         }
 }
 
-/* The next panels for a thread: long runs first, as memory is read fastest, and short ones at the end,
-   which no thread waits long for. Returns how many from `first` on. */
-INLINE int64_t take_panels(struct quantized *w, int64_t *first) {
-    int64_t panels = panels_of(w), count;
+/* The next of `tasks` for a thread: long runs first, as memory is read fastest, and short ones at the
+   end, which no thread waits long for. Returns how many from `first` on. */
+INLINE int64_t take_run(struct quantized *w, int64_t tasks, int64_t *first) {
+    int64_t count;
     *first = __atomic_load_n(&w->next_task, __ATOMIC_RELAXED);
     do {
-        if (*first >= panels) return 0;
-        count = (panels - *first) / (2 * w->threads);
+        if (*first >= tasks) return 0;
+        count = (tasks - *first) / (2 * w->threads);
         count = count > 0 ? count : 1;
     } while (!__atomic_compare_exchange_n(&w->next_task, first, *first + count, 0, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
     return count;
 }
 
-/* Up to QUANTIZED_ROWS rows. Each thread brings them onto their grid by itself: that is less than
+/* Few rows, up to QUANTIZED_ROWS. Each thread brings them onto their grid by itself: that is less than
    waiting for another one. */
-void multiply_quantized(struct quantized *w) {
+static void multiply_panels(struct quantized *w) {
     float sums[QUANTIZED_ROWS][SIDE_BY_SIDE] __attribute__((aligned(64)));
-    int64_t panel, count = take_panels(w, &panel);
+    int64_t panels = panels_of(w), panel, count = take_run(w, panels, &panel);
     if (!count) return;
     char *scratch = take_scratch(w);
     int64_t groups = w->count * w->inputs / GROUP;
     float *scales = (float *)(scratch + groups * sizeof(row_group));
     struct grid grid = {(row_group *)scratch, scales, scales + groups};
     quantize_few(w, &grid);
-    for (; count; count = take_panels(w, &panel))
+    for (; count; count = take_run(w, panels, &panel))
         for (int64_t stop = panel + count; panel < stop; panel++) {
             multiply_quantized_panel(w, &grid, panel, sums);
             give_quantized_panel(w, panel, sums);

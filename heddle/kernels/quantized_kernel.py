@@ -41,7 +41,8 @@ class Unpacking(ctypes.Structure):
 class QuantizedKernel(NamedTuple):
     """The functions, and torch's own team of threads, which runs them.
 
-    Many rows have one function in bfloat16; in float32 torch multiplies what another one unpacks.
+    Many rows have one function where the CPU multiplies bfloat16 or sums up products of 16 bits;
+    elsewhere torch multiplies what another one unpacks.
     """
 
     multiply_quantized: ctypes.c_void_p
@@ -50,21 +51,21 @@ class QuantizedKernel(NamedTuple):
     unpack_panels: ctypes.c_void_p | None = None
 
     @classmethod
-    def of(cls, library: ctypes.CDLL, team: Team, *, in_bfloat16: bool) -> "QuantizedKernel":
+    def of(cls, library: ctypes.CDLL, team: Team) -> "QuantizedKernel":
         """Return the functions of a library that was compiled for one number type."""
-        names = ("multiply_many",) if in_bfloat16 else ("unpack_panels",)
-        own = {name: ctypes.cast(library[name], ctypes.c_void_p) for name in names}
+        name = "multiply_many" if hasattr(library, "multiply_many") else "unpack_panels"
+        own = {name: ctypes.cast(library[name], ctypes.c_void_p)}
         return cls(ctypes.cast(library.multiply_quantized, ctypes.c_void_p), team, **own)
 
     def multiply(self, product: QuantizedProduct, threads: int, *, is_many: bool) -> None:
         """Multiply up to 16 rows, or more of them. Mutates: its `out`."""
         function = self.multiply_many if is_many else self.multiply_quantized
-        assert function is not None, "in float32 torch multiplies many rows"
+        assert function is not None, "torch multiplies many rows here"
         product.next_scratch = product.next_task = 0
         self.run_on_team(function, ctypes.byref(product), threads, 0)
 
     def unpack(self, panels: Unpacking, threads: int) -> None:
         """Turn panels into numbers. Mutates: their `out`."""
-        assert self.unpack_panels is not None, "in bfloat16 weights are unpacked by the product"
+        assert self.unpack_panels is not None, "the product of many rows reads panels itself"
         panels.next_task = 0
         self.run_on_team(self.unpack_panels, ctypes.byref(panels), threads, 0)

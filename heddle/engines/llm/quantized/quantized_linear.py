@@ -17,13 +17,15 @@ WHOLE_ROWS_MAX: Final = 16  # that are multiplied by whole numbers: QUANTIZED_RO
 # Weights that become float32 at once: they and their products stay in the second cache.
 UNPACKED_NUMBERS: Final = 1 << 18
 SCRATCH_OF_INPUT: Final = 2 * 32  # bytes: a pair of panels in bfloat16; rows on a grid take fewer
+BLOCK_SCRATCH_OF_INPUT: Final = 256  # bytes: 96 rows on a grid, and a panel in 16 bits
 
 
 class QuantizedLinear(nn.Module):
     """A linear layer with weights on a grid of 8 bits.
 
-    Up to 16 rows are brought onto a grid of 15 bits and multiplied by whole numbers. For more rows
-    weights become numbers again, a piece at a time.
+    Up to 16 rows are brought onto a grid of 15 bits and multiplied as whole numbers, and so are more
+    of them in float32 where the CPU does that fast. Elsewhere weights become numbers again for more
+    rows, a piece at a time.
 
     Args:
         panels: the weights.
@@ -48,7 +50,7 @@ class QuantizedLinear(nn.Module):
         out = rows.new_empty(*rows.shape[:-1], self._outputs)
         count = rows.numel() // self._inputs
         is_many = count > WHOLE_ROWS_MAX
-        if is_many and rows.dtype is torch.float32:
+        if is_many and self._kernel.multiply_many is None:
             self._multiply_by_torch(rows.view(count, -1), out.view(count, -1))
         elif count:
             self._multiply(rows, out, count, is_many=is_many)
@@ -68,24 +70,26 @@ class QuantizedLinear(nn.Module):
 
         Shapes: rows [n, in], out [n, out], contiguous; scratch [`scratch_bytes`] uint8.
         """
-        return Operation(
-            self._kernel.multiply_quantized, self._product(rows, out, len(rows), scratch)
-        )
+        product = self._product(rows, out, len(rows), scratch, self.scratch_bytes(threads=1))
+        return Operation(self._kernel.multiply_quantized, product)
 
     def _multiply(self, rows: Tensor, out: Tensor, count: int, *, is_many: bool) -> None:
         threads = torch.get_num_threads()
-        scratch = torch.empty(self.scratch_bytes(threads), dtype=torch.uint8)
-        product = self._product(rows, out, count, scratch)
+        each = (BLOCK_SCRATCH_OF_INPUT if is_many else SCRATCH_OF_INPUT) * self._inputs
+        scratch = torch.empty(threads * each, dtype=torch.uint8)
+        product = self._product(rows, out, count, scratch, each)
         self._kernel.multiply(product, threads, is_many=is_many)
 
-    def _product(self, rows: Tensor, out: Tensor, count: int, scratch: Tensor) -> QuantizedProduct:
+    def _product(
+        self, rows: Tensor, out: Tensor, count: int, scratch: Tensor, scratch_bytes: int
+    ) -> QuantizedProduct:
         return QuantizedProduct(
             rows=rows.data_ptr(),
             weights=self.panels.data.data_ptr(),
             bias=None if self.bias is None else self.bias.data_ptr(),
             out=out.data_ptr(),
             scratch=scratch.data_ptr(),
-            scratch_bytes=self.scratch_bytes(threads=1),
+            scratch_bytes=scratch_bytes,
             count=count,
             inputs=self._inputs,
             outputs=self._outputs,

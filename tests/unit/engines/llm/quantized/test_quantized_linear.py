@@ -22,8 +22,8 @@ OWN = ()
 AVX2 = ("-march=haswell",)
 PORTABLE = ("-march=x86-64", "-Wno-psabi")
 FLAGS = {"this CPU's": OWN, "avx2": AVX2, "portable": PORTABLE}
-COUNTS = [0, 1, 2, 3, 7, WHOLE_ROWS_MAX, WHOLE_ROWS_MAX + 1, 32, 33, 70]
-SIZES = [(64, 16), (96, 40), (576, 200)]
+COUNTS = [0, 1, 2, 3, 7, WHOLE_ROWS_MAX, WHOLE_ROWS_MAX + 1, 32, 33, 70, 96, 97, 200]
+SIZES = [(64, 16), (96, 40), (576, 200), (1184, 33)]
 
 
 def kernel_for(dtype, flags=OWN):
@@ -78,9 +78,11 @@ def layer_of(inputs, outputs, dtype, flags, *, bias):
 @torch.no_grad()
 def test_float32_is_numpy_s_product_of_both_grids(flags, inputs, outputs, bias):
     grid, biases, layer = layer_of(inputs, outputs, torch.float32, flags, bias=bias)
+    is_whole = kernel_for(torch.float32, flags).multiply_many is not None
     for count in COUNTS:
         rows = torch.randn(1, count, inputs) * torch.rand(count, 1)
-        expected = product_of(rows[0], grid, biases, is_rounded=count <= WHOLE_ROWS_MAX)
+        is_rounded = is_whole or count <= WHOLE_ROWS_MAX
+        expected = product_of(rows[0], grid, biases, is_rounded=is_rounded)
         np.testing.assert_allclose(layer(rows)[0].numpy(), expected, rtol=2e-5, atol=2e-5)
 
 
@@ -107,11 +109,24 @@ def test_what_is_not_finite_stays_in_its_own_row(flags):
         assert finite == [number not in (1, 2) for number in range(count)]
 
 
+@pytest.mark.parametrize("inputs", [64, 576, 1184])
+@torch.no_grad()
+def test_a_row_has_the_same_bits_among_many_where_they_are_whole_numbers(inputs):
+    _, _, layer = layer_of(inputs, 200, torch.float32, AVX2, bias=True)
+    assert kernel_for(torch.float32, AVX2).multiply_many is not None
+    rows = torch.randn(200, inputs)
+    alone = torch.cat([layer(row) for row in rows.split(1)])
+    for count in COUNTS[1:]:
+        assert torch.equal(layer(rows[:count]), alone[:count])
+
+
+@pytest.mark.parametrize("flags", [OWN, AVX2], ids=["this CPU's", "avx2"])
+@pytest.mark.parametrize("count", [5, 97])
 @pytest.mark.parametrize("threads", [1, 2, 4])
 @torch.no_grad()
-def test_the_number_of_threads_changes_no_bit(threads):
-    _, _, layer = layer_of(576, 200, torch.float32, OWN, bias=True)
-    rows, before = torch.randn(5, 576), torch.get_num_threads()
+def test_the_number_of_threads_changes_no_bit(flags, count, threads):
+    _, _, layer = layer_of(576, 200, torch.float32, flags, bias=True)
+    rows, before = torch.randn(count, 576), torch.get_num_threads()
     expected = layer(rows)
     try:
         torch.set_num_threads(threads)
