@@ -16,16 +16,18 @@ from heddle.kernels.quantized_kernel import (
 WHOLE_ROWS_MAX: Final = 16  # that are multiplied by whole numbers: QUANTIZED_ROWS of `quantized.h`
 # Weights that become float32 at once: they and their products stay in the second cache.
 UNPACKED_NUMBERS: Final = 1 << 18
-SCRATCH_OF_INPUT: Final = 2 * 32  # bytes: a pair of panels in bfloat16; rows on a grid take fewer
-BLOCK_SCRATCH_OF_INPUT: Final = 256  # bytes: 96 rows on a grid, and a panel in 16 bits
+# Rows on their grid take 2.25 bytes of an input each: 16 of them in tiles of 6, and BLOCK_ROWS of
+# `quantized_tiles.h`. Where many rows need a pair of panels in bfloat16 instead, it takes 64.
+SCRATCH_OF_INPUT: Final = 42
+MANY_SCRATCH_OF_INPUT: Final = 216
 
 
 class QuantizedLinear(nn.Module):
     """A linear layer with weights on a grid of 8 bits.
 
-    Up to 16 rows are brought onto a grid of 15 bits and multiplied as whole numbers, and so are more
-    of them in float32 where the CPU does that fast. Elsewhere weights become numbers again for more
-    rows, a piece at a time.
+    Up to 16 rows are brought onto a grid of 15 bits and multiplied as whole numbers, and so are
+    more of them in float32 where the CPU does that fast. Elsewhere weights become numbers again for
+    more rows, a piece at a time.
 
     Args:
         panels: the weights.
@@ -75,7 +77,7 @@ class QuantizedLinear(nn.Module):
 
     def _multiply(self, rows: Tensor, out: Tensor, count: int, *, is_many: bool) -> None:
         threads = torch.get_num_threads()
-        each = (BLOCK_SCRATCH_OF_INPUT if is_many else SCRATCH_OF_INPUT) * self._inputs
+        each = (MANY_SCRATCH_OF_INPUT if is_many else SCRATCH_OF_INPUT) * self._inputs
         scratch = torch.empty(threads * each, dtype=torch.uint8)
         product = self._product(rows, out, count, scratch, each)
         self._kernel.multiply(product, threads, is_many=is_many)
