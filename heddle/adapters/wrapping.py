@@ -5,7 +5,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 from heddle.adapters.engine import Engine, engine_of
 from heddle.adapters.run import Run, RunReceipt
@@ -15,6 +15,7 @@ from heddle.core.tasks import Priority
 
 RECEIPTS_KEPT: Final = 64
 SHOWN_MAX: Final = 12
+C = TypeVar("C")
 
 log = logging.getLogger(__name__)
 
@@ -117,6 +118,16 @@ def engine_for(named: object, found: Mapping[str, Engine], what: str) -> Engine:
         f"wrap: nothing in {what} names an engine: give one, as in heddle.wrap(program, "
         "'http://127.0.0.1:8321') or heddle.wrap(program, server)"
     )
+
+
+def stand_in_of(given: object, kind: type[C], option: str) -> C:
+    """Return the component that an option of `wrap` names.
+
+    Raises: ConfigError: it is of another kind.
+    """
+    if not isinstance(given, kind):
+        raise ConfigError(f"wrap: {option} must be True or a {kind.__name__}, got {given!r:.60}")
+    return given
 
 
 def nothing_seen(what: str, looked_at: Mapping[str, str], fix: str) -> HeddleError:

@@ -6,8 +6,8 @@ from typing import Final
 from haystack import Pipeline
 
 from heddle.adapters.depths import depths
-from heddle.adapters.engine import Engine
-from heddle.adapters.haystack.engine_part import EnginePart
+from heddle.adapters.engine import Engine, engine_of
+from heddle.adapters.haystack.engine_part import EnginePart, key_of_environment
 from heddle.adapters.haystack.held import held_parts
 from heddle.adapters.haystack.parts import OPTIONS, PROMPT, Part, parts_of
 from heddle.adapters.haystack.wrapped_pipeline import WrappedPipeline
@@ -49,7 +49,7 @@ def wrapped(program: object, engine: object = None, **options: object) -> Wrappe
         )
     wanted = {name: options.pop(name) for name in OURS if name in options}
     own = _engines(program)
-    parts = parts_of(program, lambda: engine_for(engine, own, WHAT), wanted)
+    parts = parts_of(program, lambda: engine_for(_named(engine), own, WHAT), wanted)
     calling = {name: part.primitives for name, part in parts.items() if part.primitives}
     steps = {name: len(set(calling.get(name, ())) - {PROMPT}) for name, _ in program.walk()}
     if not any(steps.values()):
@@ -59,6 +59,13 @@ def wrapped(program: object, engine: object = None, **options: object) -> Wrappe
     standing_in = {part.stand_in.called for part in parts.values() if part.stand_in is not None}
     engines = standing_in | set(own.values())
     return WrappedPipeline.of(program, parts, Wrapping.of(calling, found, options), engines)
+
+
+def _named(engine: object) -> object:
+    """Return an engine that is named by its address with the key that components would take."""
+    if isinstance(engine, str):
+        return engine_of(engine, api_key=key_of_environment().resolve_value() or "")
+    return engine
 
 
 def _engines(pipeline: Pipeline) -> dict[str, Engine]:

@@ -55,7 +55,7 @@ LEFT_OUT = (
 IGNORED = frozenset({"stream", "stream_usage", "ls_structured_output_format", "strict", "user"})
 
 
-class ChatHeddle(Component, BaseChatModel):
+class ChatHeddle(Component, BaseChatModel, extra="forbid"):
     """Heddle's LLM as a chat model.
 
     Args:

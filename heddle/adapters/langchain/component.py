@@ -41,7 +41,9 @@ class Component(BaseModel):
         priority: the service class.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, ignored_types=(cached_property,))
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, ignored_types=(cached_property,), extra="forbid"
+    )
 
     engine: Any = Field(exclude=True, repr=False)
     api_key: SecretStr = SecretStr("")

@@ -14,8 +14,7 @@ class HeddleEmbeddings(Component, Embeddings):
         """Return a vector for each text."""
         if not texts:
             return []
-        call = EmbedCall(texts, "passage", self.deadline_s)
-        return calls.embed(self.heddle, call, place_here()).vectors
+        return calls.embed(self.heddle, self._passages(texts), place_here()).vectors
 
     def embed_query(self, text: str) -> list[float]:
         """Return the vector of a query."""
@@ -25,12 +24,16 @@ class HeddleEmbeddings(Component, Embeddings):
         """Return a vector for each text."""
         if not texts:
             return []
-        call = EmbedCall(texts, "passage", self.deadline_s)
-        return (await calls.aembed(self.heddle, call, place_here())).vectors
+        return (await calls.aembed(self.heddle, self._passages(texts), place_here())).vectors
 
     async def aembed_query(self, text: str) -> list[float]:
         """Return the vector of a query."""
         return (await calls.aembed(self.heddle, self._query(text), place_here())).vectors[0]
+
+    def _passages(self, texts: list[str]) -> EmbedCall:
+        # Where nothing is said, the engine knows best in which class many texts are embedded.
+        given = self.service_class if "priority" in self.model_fields_set else None
+        return EmbedCall(texts, "passage", self.deadline_s, given)
 
     def _query(self, text: str) -> EmbedCall:
         return EmbedCall([text], "query", self.deadline_s, self.service_class)

@@ -18,7 +18,7 @@ from heddle.core.errors import InputError
 from heddle.workflow.ragraph import DEFAULT_TOPK, TOPK_MAX
 
 
-class HeddleRetriever(Component, BaseRetriever):
+class HeddleRetriever(Component, BaseRetriever, extra="forbid"):
     """Searches the server's corpus.
 
     Args:

@@ -24,10 +24,11 @@ from heddle.adapters.langgraph.contents import contents_of
 from heddle.adapters.langgraph.nodes import PROMPT, START, GraphNode, nodes_of
 from heddle.adapters.langgraph.redirect import may_stand_in
 from heddle.adapters.run import Place, Run
-from heddle.adapters.wrapping import Wrapping, engine_for, listed, nothing_seen
+from heddle.adapters.wrapping import Wrapping, engine_for, listed, nothing_seen, stand_in_of
 from heddle.core.errors import ConfigError
 
 G = TypeVar("G", bound=Pregel)
+T = TypeVar("T", bound=Component)
 FIX = (
     "use heddle.adapters.langchain's ChatHeddle and HeddleRetriever in its nodes, or have Heddle "
     "answer in the place of your own: heddle.wrap(graph, engine, model=True, retriever=True)"
@@ -128,8 +129,8 @@ class _Replaced:
         given = [one.heddle for one in (model, retriever) if isinstance(one, Component)]
         named = given[0] if engine is None and given else engine
         self.engine: Engine = engine_for(named, own, "the graph")
-        writer = ChatHeddle(engine=self.engine) if model is True else model or None
-        searcher = HeddleRetriever(engine=self.engine) if retriever is True else retriever or None
+        writer = self._stand_in(model, ChatHeddle, "model")
+        searcher = self._stand_in(retriever, HeddleRetriever, "retriever")
         self.stand_ins: dict[int, object] = {}
         self._replaced: list[Any] = []  # kept, so that no other object gets their ids
         for node in nodes:
@@ -144,6 +145,12 @@ class _Replaced:
     def has(self, one: object) -> bool:
         """Whether Heddle answers in the place of a component."""
         return id(one) in self.stand_ins
+
+    def _stand_in(self, given: object, kind: type[T], option: str) -> T | None:
+        """Return what answers in the place of others; None: nothing does."""
+        if not given:
+            return None
+        return kind(engine=self.engine) if given is True else stand_in_of(given, kind, option)
 
     def _replace(self, one: Any, target: object) -> None:
         may_stand_in(one)

@@ -25,7 +25,9 @@ class EngineFields(BaseModel):
             tenant, or of the key.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, ignored_types=(cached_property,))
+    model_config = ConfigDict(
+        arbitrary_types_allowed=True, ignored_types=(cached_property,), extra="forbid"
+    )
 
     engine: Any = Field(description="the address of a running server, or a heddle.Server")
     api_key: SecretStr = Field(default=SecretStr(""), exclude=True, description="the server's key")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass
 from types import MethodType
-from typing import Final, TypeVar
+from typing import Final
 
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.indices.prompt_helper import ChatPromptHelper, PromptHelper
@@ -19,10 +19,9 @@ from heddle.adapters.llamaindex.embedding import HeddleEmbedding
 from heddle.adapters.llamaindex.llm import HeddleLLM
 from heddle.adapters.llamaindex.reranker import HeddleReranker
 from heddle.adapters.llamaindex.retriever import HeddleRetriever
+from heddle.adapters.wrapping import stand_in_of
 from heddle.core.errors import ConfigError
 from heddle.workflow.ragraph import DEFAULT_TOPK
-
-C = TypeVar("C")
 
 MODEL: Final = "model"
 RETRIEVER: Final = "retriever"
@@ -118,7 +117,7 @@ def _retriever(own: BaseRetriever, engine: Callable[[], Engine], wanted: object)
             filters=getattr(own, "_filters", None),
             callback_manager=own.callback_manager,
         )
-    return _checked(wanted, HeddleRetriever, RETRIEVER)
+    return stand_in_of(wanted, HeddleRetriever, RETRIEVER)
 
 
 def _synthesizer(
@@ -126,7 +125,9 @@ def _synthesizer(
 ) -> BaseSynthesizer:
     if not wanted or isinstance(own._llm, HeddleLLM):
         return own
-    llm = _writing_as(own._llm, engine()) if wanted is True else _checked(wanted, HeddleLLM, MODEL)
+    llm = (
+        _writing_as(own._llm, engine()) if wanted is True else stand_in_of(wanted, HeddleLLM, MODEL)
+    )
     made = copy(own)
     made._llm = llm
     if wanted is not True:  # which may have another context
@@ -156,13 +157,7 @@ def _postprocessor(
         return own
     if wanted is True:
         return HeddleReranker(engine=engine(), top_n=getattr(own, "top_n", None))
-    return _checked(wanted, HeddleReranker, RANKER)
-
-
-def _checked(given: object, kind: type[C], option: str) -> C:
-    if not isinstance(given, kind):
-        raise ConfigError(f"wrap: {option} must be True or a {kind.__name__}, got {given!r:.60}")
-    return given
+    return stand_in_of(wanted, HeddleReranker, RANKER)
 
 
 def _retriever_kinds(retriever: BaseRetriever) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from heddle.adapters.values import (
 from heddle.app.requests.call_identity import CallIdentity
 from heddle.core.errors import ConfigError, InputError
 from heddle.core.tasks import Priority
+from tests.helpers.fake_endpoint import FakeEndpoint
 from tests.helpers.scripted_engine import ScriptedEngine
 
 PROMPT = "{% for d in documents %}{{ d.content }}\n{% endfor %}{{ question }}"
@@ -262,6 +263,15 @@ def test_what_cannot_be_wrapped_is_refused_with_what_to_do():
         heddle.wrap(heddle.wrap(rag(), engine, model=True))
     with pytest.raises(ConfigError, match="'tempo' is no option"):
         heddle.wrap(rag(), engine, model=True, tempo=1)
+
+
+def test_a_stand_in_at_an_address_takes_the_key_that_components_take(monkeypatch):
+    monkeypatch.setenv("HEDDLE_API_KEY", "heddle-abc")
+    with FakeEndpoint() as server:
+        wrapped = heddle.wrap(rag(), server.url, model=True)
+        with pytest.raises(PipelineRuntimeError, match="no model that writes"):  # it is no Heddle
+            wrapped.run(ASKED)
+    assert {asked.headers.get("authorization") for asked in server.asked} == {"Bearer heddle-abc"}
 
 
 def test_an_input_that_a_stand_in_cannot_follow_is_refused():

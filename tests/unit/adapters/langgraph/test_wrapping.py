@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
 from heddle import wrap
 from heddle.adapters.langchain import (
@@ -509,6 +509,24 @@ def test_nothing_to_schedule_is_an_error_that_names_what_was_looked_at(engine):
         wrap({}, engine)
     with pytest.raises(ConfigError, match="a chain needs no wrap: put"):
         wrap(ANSWER | model, engine)
+    for given in ("yes", retriever):
+        with pytest.raises(ConfigError, match="model must be True or a ChatHeddle, got"):
+            wrap(alone.compile(), engine, model=given)
+
+
+@pytest.mark.parametrize("kind", [ChatHeddle, HeddleRetriever, HeddleReranker, HeddleEmbeddings])
+def test_a_component_refuses_fields_that_it_does_not_have(kind, engine):
+    with pytest.raises(ValidationError, match=r"tempo\s+Extra inputs are not permitted"):
+        kind(engine=engine, tempo=3)
+
+
+def test_documents_are_embedded_in_the_class_that_is_given(engine):
+    HeddleEmbeddings(engine=engine).embed_documents(["a"])
+    given = HeddleEmbeddings(engine=engine, priority="interactive")
+    given.embed_documents(["a"])
+    asyncio.run(given.aembed_documents(["a"]))
+    classes = [call.priority for call, _ in engine.calls]
+    assert classes == [None, Priority.INTERACTIVE, Priority.INTERACTIVE]
 
 
 def test_graphs_in_graphs_are_one_run_with_names_of_both(engine):
