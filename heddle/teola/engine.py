@@ -61,6 +61,11 @@ class Engine:
             raise ConfigError(f"{where}: instances must be at least 1, got {self.instances!r:.40}")
         if self.is_tool and not callable(self.executable):
             raise ConfigError(f"{where}: executable of a tool must be a function")
+        if self.instances > 1 and not self.is_tool and not self._has_replicas:
+            raise ConfigError(
+                f"{where}: instances must be 1: only models and corpora of "
+                f"{', '.join(REPLICAS_OF)} run as several lanes"
+            )
         REGISTERED[self.name] = self
 
     @property
@@ -73,12 +78,16 @@ class Engine:
         """Whether its executable is an engine of the user's, not a model or a directory."""
         return not self.is_tool and not isinstance(self.executable, str | Path | None)
 
+    @property
+    def _has_replicas(self) -> bool:
+        return not self.is_own and self.name in REPLICAS_OF
+
     def settings(self) -> dict[str, Any]:
         """Return its settings of a server."""
         found = dict(self.config)
         if not self.is_tool and not self.is_own:
             found[SETTING_OF[self.name]] = self.executable
-        if self.instances > 1 and self.name in REPLICAS_OF:
+        if self.instances > 1 and self._has_replicas:
             found["replicas"] = f"{REPLICAS_OF[self.name]}={self.instances}"
         self._look_for_resources()
         return found
@@ -122,7 +131,7 @@ def server_settings(engines: Mapping[str, Engine]) -> dict[str, Any]:
     tools = sum(engine.instances for engine in engines.values() if engine.is_tool)
     own = [engine.executable for engine in engines.values() if engine.is_own]
     return {
-        **whole,
         **({"tool_threads": tools} if tools else {}),
+        **whole,
         **({"engines": own} if own else {}),
     }

@@ -179,7 +179,8 @@ class _Drawing:
             self._add_retrieval(drawn, group)
         elif group.engine in self.tools:
             inputs = list(group.merged("in_kwargs").values()) or self._slots_before(group)
-            drawn.add_tool(group.node, self.tools[group.engine], inputs, group.slot)
+            called = (group.node, self.tools[group.engine], inputs, group.slot)
+            _call(group, drawn.add_tool, *called, **group.merged("config"))
         else:
             known = ", ".join([*VALUES, *self.tools])
             raise WorkflowError(f"{group.where}: no engine {group.engine!r}; there are {known}")

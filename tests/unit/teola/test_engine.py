@@ -32,6 +32,11 @@ def test_they_become_the_settings_of_a_server(registry):
     assert tools_of(registry) == {"Judge": str.upper}
 
 
+def test_a_tool_s_own_number_of_threads_counts(registry):
+    Engine("Judge", str.upper, {"tool_threads": 8})
+    assert server_settings(registry)["tool_threads"] == 8
+
+
 def test_what_two_engines_share_is_named_once(registry):
     for name in ("LLM", "Embedding", "Searching"):
         Engine(name, name.lower(), instances=2)
@@ -68,6 +73,8 @@ def test_two_that_disagree_are_refused(registry):
         ({"name": "LLM", "executable": "r", "resource": {"TPU": 1}}, "must count GPU and CPU"),
         ({"name": "LLM", "executable": "r", "resource": {"GPU": -1}}, "must count GPU and CPU"),
         ({"name": "LLM", "executable": "r", "instances": 0}, "instances must be at least 1"),
+        ({"name": "Reranking", "executable": "r", "instances": 2}, "instances must be 1: only"),
+        ({"name": "LLM", "executable": object(), "instances": 2}, "instances must be 1: only"),
     ],
 )
 def test_what_can_t_be_one_is_refused(how, words):

@@ -93,6 +93,17 @@ def test_other_engines_are_tools():
     assert workflow.nodes["judge"].reads == ("query",)
 
 
+def test_a_tool_s_config_is_that_of_its_node():
+    def graph(config):
+        answer = Component("LLM", config={"prompt": "Say {judge}"})
+        parts = chain(Component("Judge", config=config), answer)
+        return template_graph(parts, {"Judge": str.upper})
+
+    assert graph({"timeout_s": 0.5}).compile().nodes["judge"].timeout_s == 0.5
+    with pytest.raises(WorkflowError, match=r"component 'Judge': config: .*'nonsense'"):
+        graph({"nonsense": 1})
+
+
 def loop():
     first, second = Component("LLM", config=ANSWER), Component("LLM", config=ANSWER)
     first >> second
