@@ -171,6 +171,25 @@ def test_the_timeline_and_the_graph_of_a_request(chromium: Any, url: str):
 
 
 @needs_weights
+def test_an_answer_brings_its_own_graph_while_another_is_looked_at(chromium: Any, url: str):
+    with clean_visit(chromium, url) as found:
+        page, held = found.page, []
+        found.open("ask")
+        page.locator("option[value=quote]").first.wait_for(state="attached")
+        page.route("**/v1/ask", lambda route: held.append(route))
+        page.get_by_label("Workflow").first.select_option("quote")
+        page.get_by_label("Question").fill(QUESTION)
+        page.keyboard.press("Enter")
+        page.get_by_role("link", name="Workflow", exact=True).click()
+        page.get_by_label("Workflow to draw").select_option("irg")
+        page.locator("option", has_text="where the edge after").first.wait_for(state="attached")
+        held[0].continue_()
+        page.get_by_role("table", name="Primitives").get_by_text("quote").first.wait_for()
+        assert page.get_by_label("Workflow to draw").input_value() == "quote"
+        assert page.locator("option", has_text="where the edge after").count() == 0
+
+
+@needs_weights
 def test_the_graph_is_of_the_default_workflow_where_none_is_chosen(chromium: Any, corpus: Path):
     others_first = {name: WORKFLOWS[name] for name in ("irg", "quote")}
     with (
@@ -338,6 +357,8 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_alone(chromium: Any):
         page.get_by_text("this server asks for a key").wait_for()
         page.get_by_text("API key", exact=True).first.click()
         page.get_by_label("API key").fill(secret)
+        page.get_by_label("API key").press("Tab")
+        page.locator("option[value=oneshot]").first.wait_for(state="attached")
         page.reload()
         page.locator("option[value=oneshot]").first.wait_for(state="attached")
         assert page.evaluate("localStorage.length + document.cookie.length") == 0

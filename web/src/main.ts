@@ -41,6 +41,8 @@ function keyField(): HTMLElement {
   const input = el("input", { type: "password", autocomplete: "off", spellcheck: "false" });
   input.value = key();
   input.addEventListener("input", () => setKey(input.value));
+  // What the view could not read without it is read now.
+  input.addEventListener("change", () => views.find(({ name }) => name === shown)?.show());
   return el(
     "details",
     { class: "key" },

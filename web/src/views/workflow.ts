@@ -40,6 +40,7 @@ export function workflowView(): View {
   onAnswer(({ workflow }) => {
     if (workflow) chosen.value = workflow;
     explained = null; // its request may have opened new parts
+    if (!own.hidden) void load();
   });
 
   async function loadNames(): Promise<void> {
