@@ -1,4 +1,4 @@
-"""Grammars by the library llguidance: compiled, kept and asked in a thread beside the steps."""
+"""Grammars by the library llguidance: compiled, kept and asked in threads beside the steps."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -24,8 +24,9 @@ WORD_BITS: Final = 32
 class LlguidanceGrammars:
     """Grammars of the texts that one model writes; satisfies `Grammars`.
 
-    One thread compiles and computes masks. llguidance lets go of Python's lock meanwhile, so the
-    step goes on. The tokenizer is read when the first constraint comes.
+    One thread compiles, and another computes masks: a running text waits for no constraint that
+    is new. llguidance lets go of Python's lock meanwhile, so the step goes on. The tokenizer is
+    read when the first constraint comes.
 
     Args:
         tokenizer_json: the model's.
@@ -37,25 +38,28 @@ class LlguidanceGrammars:
         self._tokenizer_json = tokenizer_json
         self._vocabulary = vocabulary
         self._end_ids = sorted(end_ids)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="heddle-grammar")
-        self._tokenizer: LLTokenizer | None = None  # the thread's own, as is what is kept
+        self._compiling = ThreadPoolExecutor(1, thread_name_prefix="heddle-grammar")
+        self._masking = ThreadPoolExecutor(1, thread_name_prefix="heddle-masks")
+        # Only the thread that compiles touches the tokenizer and what is kept.
+        self._tokenizer: LLTokenizer | None = None
         self._kept: OrderedDict[Constraint, LLMatcher] = OrderedDict()
         self._wake: Callable[[], None] = lambda: None
 
     def begin(self, constraint: Constraint, written: Sequence[int]) -> "LlguidanceGrammar":
         """Return a grammar that stands behind the tokens written, once it is ready."""
-        matcher = self._thread.submit(self._matcher, constraint, tuple(written))
-        grammar = LlguidanceGrammar(matcher, self._thread, -(-self._vocabulary // WORD_BITS))
+        matcher = self._compiling.submit(self._matcher, constraint, tuple(written))
+        grammar = LlguidanceGrammar(matcher, self._masking, -(-self._vocabulary // WORD_BITS))
         matcher.add_done_callback(lambda _: self._wake())
         return grammar
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, from the thread, whenever a grammar has become ready."""
+        """Call `wake`, from the thread that compiles, whenever a grammar has become ready."""
         self._wake = wake
 
     def close(self) -> None:
-        """End the thread."""
-        self._thread.shutdown(wait=True, cancel_futures=True)
+        """End the threads."""
+        for threads in (self._compiling, self._masking):
+            threads.shutdown(wait=True, cancel_futures=True)
 
     def _matcher(self, constraint: Constraint, written: tuple[int, ...]) -> "LLMatcher":
         matcher = self._compiled(constraint).deep_copy()
@@ -88,10 +92,10 @@ class LlguidanceGrammar:
     """How far one generation is in its constraint; satisfies `Grammar`."""
 
     def __init__(
-        self, matcher: "Future[LLMatcher]", thread: ThreadPoolExecutor, words: int
+        self, matcher: "Future[LLMatcher]", masking: ThreadPoolExecutor, words: int
     ) -> None:
         self._matcher = matcher
-        self._thread = thread
+        self._masking = masking
         self._words = words
         self._last: Future[NDArray[np.uint32]] | None = None
 
@@ -133,11 +137,11 @@ class LlguidanceGrammar:
 
     def masks(self, drafted: Sequence[int]) -> tuple["StepMask", ...]:
         """Begin to compute the mask of the next token, and of the one behind each drafted one."""
-        self._last = self._thread.submit(self._bits, tuple(drafted))
+        self._last = self._masking.submit(self._bits, tuple(drafted))
         return tuple(StepMask(self._last, place, self._words) for place in range(1 + len(drafted)))
 
     def _settled(self) -> "LLMatcher | None":
-        """Return the matcher once the thread doesn't use it; None: `problem` says why not."""
+        """Return the matcher once no thread uses it; None: `problem` says why not."""
         if self._last is not None:
             self._last.exception()
         return None if self._matcher.exception() is not None else self._matcher.result()

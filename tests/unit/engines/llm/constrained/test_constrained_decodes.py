@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given, settings
@@ -95,6 +96,18 @@ class FailedAtOnce:
 
     def forced(self):
         raise AssertionError("a decode with a failed grammar was planned")
+
+
+class HeldConstraint(Constraint):
+    """A constraint that is being compiled until `let_go` is set."""
+
+    compiling, let_go = threading.Event(), threading.Event()
+
+    @property
+    def value(self):
+        self.compiling.set()
+        assert self.let_go.wait(60), "it was never let go"
+        return super().value
 
 
 def rows_of(lane):
@@ -272,6 +285,23 @@ def test_a_grammar_that_did_not_compile_forces_and_takes_nothing(tokenizer_json)
     assert not grammar.is_over
     [mask] = grammar.masks(())
     assert not mask.bits().any()
+    grammars.close()
+
+
+def test_a_running_text_gets_its_masks_while_another_constraint_is_compiled(tokenizer_json):
+    grammars = LlguidanceGrammars(tokenizer_json, VOCABULARY, [EOS])
+    running = grammars.begin(JSON, ())
+    assert running.problem == ""
+    held = HeldConstraint.regex("[a-z]+")
+    new = grammars.begin(held, ())
+    assert held.compiling.wait(30)
+    [mask] = running.masks(())
+    with ThreadPoolExecutor(1) as beside:
+        try:
+            assert beside.submit(mask.bits).result(timeout=30).any()
+            assert not new.is_ready
+        finally:
+            held.let_go.set()
     grammars.close()
 
 
