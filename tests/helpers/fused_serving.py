@@ -189,8 +189,11 @@ class FusedServing:
                 self.asked[event.task_id] = None
             elif isinstance(event, Done):
                 self.tokens[event.task_id - 1] = event.result.token_ids
-                self.preemptions[event.task_id - 1] = event.result.preemptions
-                self.engine.apply(Release(self.prefilled[event.task_id - 1].handle))
+                prefilled = self.prefilled[event.task_id - 1]
+                self.preemptions[event.task_id - 1] = (
+                    prefilled.preemptions + event.result.preemptions
+                )
+                self.engine.apply(Release(prefilled.handle))
 
     @property
     def held_pages(self):

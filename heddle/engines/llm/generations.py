@@ -171,7 +171,7 @@ class Generations:
             "".join(output.parts),
             tuple(decode.output_ids),
             reason,
-            sequence.preemptions,
+            sequence.report_preemptions(),
             self._context_tokens_max - len(sequence.token_ids),
             decode.transfer,
             drafted=decode.draft.offered,

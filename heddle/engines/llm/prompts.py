@@ -99,7 +99,7 @@ class Prompts:
             KvHandle(self._report.lane, self._report.epoch, sequence.id),
             sequence.num_prompt_tokens,
             sequence.num_reused_tokens,
-            sequence.preemptions,
+            sequence.report_preemptions(),
             fused,
         )
         self._report.done(sequence.id, result)

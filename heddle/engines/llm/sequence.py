@@ -66,6 +66,7 @@ class Sequence:
     grammar is ready. `unprimed` are the corpus's
     ids of its chunks that were to have primed KV and had none. Of the chunks that were read ahead
     of it, by the loads of `load_id`, it has used `loads_used`, and `loads_wasted` not.
+    Results have reported `preemptions_reported` of its `preemptions`.
     """
 
     id: int
@@ -102,6 +103,16 @@ class Sequence:
     awaits_rider: bool = False
     awaits_grammar: bool = False
     preemptions: int = 0
+    preemptions_reported: int = 0
+
+    def report_preemptions(self) -> int:
+        """Return how often it has lost its pages since the last result that said so.
+
+        Mutates: notes that they are reported.
+        """
+        since = self.preemptions - self.preemptions_reported
+        self.preemptions_reported = self.preemptions
+        return since
 
     @property
     def continued_by(self) -> int | None:

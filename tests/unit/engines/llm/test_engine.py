@@ -435,6 +435,16 @@ def test_a_parked_prefill_gives_way_and_comes_back():
     assert lane.result(4).preemptions == 1
 
 
+def test_a_preemption_during_a_prefill_is_reported_with_the_prompt_alone():
+    lane = Lane(pages=12, page_size=4, seqs=2, tokens=4)
+    lane.prefill(3, tuple(range(8, 40)), priority=Priority.BULK, has_rider=True)
+    lane.decode(4, 3, max_tokens=4)
+    lane.prefill(1, tuple(range(5, 13)), has_rider=True)
+    lane.decode(2, 1, max_tokens=14)
+    lane.drain()
+    assert (lane.result(3).preemptions, lane.result(4).preemptions) == (1, 0)
+
+
 def test_the_same_prefix_is_computed_once_for_a_tenant():
     lane = Lane()
     system = tuple(range(10, 26))
