@@ -175,8 +175,12 @@ class DisaggregatedPort:
         task, payload = command.task, command.task.payload
         able = self._up([n for n, lane in enumerate(self.lanes) if lane.role.prefills])
         number = self._choice.choose(payload, task.identity.request_id, able)
-        port = self.lanes[number].port
+        port, decodes = self.lanes[number].port, self.lanes[number].role.decodes
         self._tasks[task.task_id] = _Placed(number, task.identity.request_id)
+        if isinstance(payload, PrefillPayload) and not decodes:
+            # Its decode may wait here for a seat: the prompt is computed meanwhile.
+            alone = replace(payload, has_rider=False)
+            command = command._replace(task=task._replace(payload=alone))
         port.send(command)
         if isinstance(payload, PrefillPayload) and not payload.is_speculative:
             self._choice.hold(task.task_id, number, len(payload.token_ids))

@@ -57,7 +57,7 @@ class Lanes:
         prefill, decode = self._next + 1, self._next + 2
         self._next += 2
         who = Identity(request, "node", priority=priority)
-        payload = PrefillPayload((Segment(tuple(prompt)),))
+        payload = PrefillPayload((Segment(tuple(prompt)),), has_rider=True)
         self.port.send(Admit(Task(prefill, PrimitiveKind.PREFILLING, who, payload)))
         payload = DecodePayload(prefill, Sampling(max_tokens=max_tokens, **how))
         self.port.send(Admit(Task(decode, PrimitiveKind.DECODING, who, payload), 1))
@@ -114,6 +114,16 @@ def test_it_says_where_a_prompt_went():
         (port,) = [p for p in lanes.ports if p.name == lanes.port.lane_of(prefill)]
         assert prefill in port.sent(PrefillPayload)
     assert len(set(map(lanes.port.lane_of, prefills))) == 2
+    lanes.drain()
+
+
+def test_prompts_are_computed_while_all_decode_seats_are_taken():
+    lanes = Lanes(seats=1)
+    _, first = lanes.generate(max_tokens=30)
+    others = [lanes.generate(range(n, n + 8), request=n)[0] for n in (1, 2, 3)]
+    while first not in lanes.ends:
+        lanes.step()
+    assert all(prefill in lanes.ends for prefill in others)
     lanes.drain()
 
 
