@@ -12,6 +12,8 @@ from heddle.core.errors import InputError
 TOOLS_MAX: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VALUES: Final = frozenset({"enum", "const", "default", "examples"})  # hold values, no schemas
+# Hold schemas by names that the caller chose: one may be called `default`.
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions"})
 NO_ARGUMENTS: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
 
@@ -178,13 +180,21 @@ def moved(schema: object, place: str) -> Any:  # noqa: ANN401 - any JSON value
         return [moved(part, place) for part in schema]
     if not isinstance(schema, Mapping):
         return schema
-    inner = {key: value if key in _VALUES else moved(value, place) for key, value in schema.items()}
+    inner = {key: _moved_value(key, value, place) for key, value in schema.items()}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         inner["$ref"] = f"{place}{reference[1:]}"
     if schema.get("type") == "object" and _is_closed(schema):
         inner.setdefault("additionalProperties", False)
     return inner
+
+
+def _moved_value(keyword: str, value: object, place: str) -> Any:  # noqa: ANN401 - any JSON value
+    if keyword in _VALUES:
+        return value
+    if keyword in _NAMED and isinstance(value, Mapping):
+        return {name: moved(part, place) for name, part in value.items()}
+    return moved(value, place)
 
 
 def _is_closed(schema: Mapping[str, Any]) -> bool:

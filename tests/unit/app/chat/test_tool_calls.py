@@ -95,6 +95,26 @@ def test_references_of_arguments_lead_to_where_they_stand_now(choice):
         )
 
 
+@pytest.mark.parametrize("name", ["default", "const", "enum", "examples", "$ref", "properties"])
+@pytest.mark.parametrize("group", ["$defs", "definitions"])
+def test_a_property_may_be_called_as_a_keyword_is(name, group):
+    place = POINT["$defs"]["place"]
+    parameters = {
+        "type": "object",
+        "properties": {name: {"$ref": f"#/{group}/{name}"}},
+        "required": [name],
+        group: {name: place},
+    }
+    constraint = constraint_of(ToolChoice.of(function(parameters=parameters), "required"))
+    assert constraint is not None
+    assert problem_of(constraint) == ""
+    jsonschema.validate({"name": "f", "arguments": {name: {"city": "a"}}}, constraint.value)
+    with pytest.raises(jsonschema.ValidationError):  # its object is closed, too
+        jsonschema.validate(
+            {"name": "f", "arguments": {name: {"city": "a", "more": 1}}}, constraint.value
+        )
+
+
 def test_a_template_without_tools_gets_them_as_text():
     call = {"id": "c1", "function": {"name": "find", "arguments": json.dumps(CALL["arguments"])}}
     messages = [
