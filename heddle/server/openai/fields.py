@@ -21,7 +21,8 @@ REFUSED: Final[Mapping[str, tuple[Sequence[object], str]]] = {
     "frequency_penalty": (_ZERO, "tokens are drawn without penalties: leave it out"),
     "presence_penalty": (_ZERO, "tokens are drawn without penalties: leave it out"),
     "logit_bias": (_NONE, "no token can be made likelier: leave it out"),
-    "logprobs": ((False, 0), "probabilities of tokens are not returned: leave it out"),
+    # Of a completion 0 asks for the probability of each token that is drawn.
+    "logprobs": (_NO, "probabilities of tokens are not returned: leave it out"),
     "top_logprobs": (_ZERO, "probabilities of tokens are not returned: leave it out"),
     "echo": (_NO, "the prompt is not repeated in the answer: leave it out"),
     "suffix": (_NONE, "no text is written in front of another: leave it out"),

@@ -47,6 +47,11 @@ def test_false_is_no_number():
         undefined({"n": True})
 
 
+def test_zero_logprobs_ask_for_the_probability_of_what_is_drawn():
+    with pytest.raises(InputError, match="logprobs: "):
+        undefined({"logprobs": 0})
+
+
 def test_what_openai_does_not_define_is_named_and_what_changes_no_answer_is_not():
     assert undefined({"chat_id": 1, "n": 1, **dict.fromkeys(HARMLESS, "x")}) == ["chat_id"]
 
