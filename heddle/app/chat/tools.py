@@ -68,7 +68,8 @@ class Tool:
     def line(self) -> str:
         """Return the function in one line of JSON, for a prompt."""
         shown = {"name": self.name, "description": self.description, "parameters": self.parameters}
-        return json.dumps({key: value for key, value in shown.items() if value})
+        given = {key: value for key, value in shown.items() if value}
+        return json.dumps(given, ensure_ascii=False)
 
     def call_schema(self, definitions: str) -> dict[str, Any]:
         """Return the schema of a call; its arguments' schema stands at `definitions`."""

@@ -115,6 +115,12 @@ def test_a_property_may_be_called_as_a_keyword_is(name, group):
         )
 
 
+def test_a_tool_is_shown_in_the_letters_of_its_language():
+    tools = function(description="Sucht Größen in 北京.")
+    shown, _ = render([{"role": "user", "content": "x"}], ToolChoice.of(tools))
+    assert "Sucht Größen in 北京." in shown["content"]
+
+
 def test_a_template_without_tools_gets_them_as_text():
     call = {"id": "c1", "function": {"name": "find", "arguments": json.dumps(CALL["arguments"])}}
     messages = [
