@@ -1,6 +1,7 @@
 """A constraint as llguidance takes it, and what is wrong with one that it doesn't take."""
 
 import json
+from collections.abc import Collection
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,6 +21,7 @@ OPTIONS: Final[dict[str, Any]] = {
     "lenient": False,
 }
 OPTIONS_KEY: Final = "x-guidance"
+UNFORCED: Final = '%llguidance {"no_forcing": true}\n'
 # Bounds of time and memory: a lexer state takes 1 to 2 kB, and 50,000 units of fuel a millisecond.
 LEXER_STATES_MAX: Final = 20_000
 GRAMMAR_SYMBOLS_MAX: Final = 50_000
@@ -39,24 +41,52 @@ def limits() -> "LLParserLimits":
     )
 
 
-def grammar_text(constraint: Constraint) -> str:
-    """Return a constraint as llguidance's grammar."""
+def grammar_text(constraint: Constraint, specials: Collection[str] = ()) -> str:
+    """Return a constraint as llguidance's grammar.
+
+    llguidance writes a text that is forced with the tokens that the tokenizer reads it as, and so
+    a special token's text with that token, which ends the text or is left out of it. A constraint
+    that holds such a text therefore forces none: each token is drawn, and none of them is special.
+
+    Args:
+        constraint: what a text has to be.
+        specials: texts of the model's special tokens.
+    """
+    if not _holds_any(constraint, specials):
+        return _grammar(constraint)
+    if constraint.kind is ConstraintKind.REGEX:
+        [grammar] = json.loads(_grammar(constraint))["grammars"]
+        return f"{UNFORCED}{grammar['lark_grammar']}"
+    return f"{UNFORCED}{_lark(constraint)}"
+
+
+def _holds_any(constraint: Constraint, texts: Collection[str]) -> bool:
+    """Whether a constraint holds one of these texts, with or without escapes of a regex."""
+    parts = (constraint.before, constraint.source, constraint.after)
+    plain = [part.replace("\\", "") for part in parts]
+    return any(text.replace("\\", "") in part for text in texts for part in plain)
+
+
+def _grammar(constraint: Constraint) -> str:
     from llguidance import LLMatcher
 
-    value, inside = constraint.value, ""
     match constraint.kind:
         case ConstraintKind.REGEX:
-            return str(LLMatcher.grammar_from_regex(value))
-        case ConstraintKind.CHOICE:
-            inside = " | ".join(_literal(text) for text in value)
+            return str(LLMatcher.grammar_from_regex(constraint.value))
         case ConstraintKind.JSON_SCHEMA if not (constraint.before or constraint.after):
-            return _schema_grammar(value)
-        case ConstraintKind.JSON_SCHEMA:
-            schema = {**value, OPTIONS_KEY: OPTIONS}
-            inside = f"%json {json.dumps(schema)}"
+            return _schema_grammar(constraint.value)
+    return str(LLMatcher.grammar_from_lark(_lark(constraint)))
+
+
+def _lark(constraint: Constraint) -> str:
+    """Return a schema or a choice in Lark's form."""
+    if constraint.kind is ConstraintKind.CHOICE:
+        inside = " | ".join(_literal(text) for text in constraint.value)
+    else:
+        inside = f"%json {json.dumps({**constraint.value, OPTIONS_KEY: OPTIONS})}"
     around = (constraint.before, "inside", constraint.after)
     parts = (part if part == "inside" else _literal(part) for part in around if part)
-    return str(LLMatcher.grammar_from_lark(f"start: {' '.join(parts)}\ninside: {inside}"))
+    return f"start: {' '.join(parts)}\ninside: {inside}"
 
 
 def problem_of(constraint: Constraint) -> str:

@@ -40,8 +40,9 @@ class LlguidanceGrammars:
         self._end_ids = sorted(end_ids)
         self._compiling = ThreadPoolExecutor(1, thread_name_prefix="heddle-grammar")
         self._masking = ThreadPoolExecutor(1, thread_name_prefix="heddle-masks")
-        # Only the thread that compiles touches the tokenizer and what is kept.
+        # Only the thread that compiles touches the next three.
         self._tokenizer: LLTokenizer | None = None
+        self._specials: list[str] = []
         self._kept: OrderedDict[Constraint, LLMatcher] = OrderedDict()
         self._wake: Callable[[], None] = lambda: None
 
@@ -75,7 +76,8 @@ class LlguidanceGrammars:
             if problem := problem_of(constraint):  # of a workflow that is written as it runs
                 raise InputError(problem)
             tokenizer = self._own_tokenizer()
-            found = LLMatcher(tokenizer, grammar_text(constraint), limits=limits(), log_level=0)
+            grammar = grammar_text(constraint, self._specials)
+            found = LLMatcher(tokenizer, grammar, limits=limits(), log_level=0)
             self._kept[constraint] = found
             if len(self._kept) > KEPT_MAX:
                 self._kept.popitem(last=False)
@@ -85,6 +87,7 @@ class LlguidanceGrammars:
     def _own_tokenizer(self) -> "LLTokenizer":
         if self._tokenizer is None:
             self._tokenizer = tokenizer_of(self._tokenizer_json, self._vocabulary, self._end_ids)
+            self._specials = special_texts(self._tokenizer)
         return self._tokenizer
 
 
@@ -196,6 +199,12 @@ def tokenizer_of(
     from llguidance import LLTokenizer
 
     return LLTokenizer(str(tokenizer_json), n_vocab=vocabulary, eos_token=list(end_ids) or None)
+
+
+def special_texts(tokenizer: "LLTokenizer") -> list[str]:
+    """Return the texts of a tokenizer's special tokens."""
+    ids = filter(tokenizer.is_special_token, range(tokenizer.vocab_size))
+    return [text for token in ids if (text := tokenizer.decode_str([token]))]
 
 
 def first_line(message: str) -> str:

@@ -40,16 +40,19 @@ CHEAP = {"call": 1.0, "decode_tokens": 1e-6, "prefill_tokens": 1e-6, "context_to
 
 @pytest.fixture(scope="module")
 def tokenizer_json(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
+    return saved_tokenizer(path, ["<pad>", "<end>", "<other>"])
+
+
+def saved_tokenizer(path, specials):
     """Each character is a token; 0 to 2 are special, as in the fake model's vocabulary."""
     assert len(CHARACTERS) == VOCABULARY - 3
-    specials = ["<pad>", "<end>", "<other>"]
     letters = ["Ġ" if character == " " else character for character in CHARACTERS]
     vocabulary = {token: place for place, token in enumerate([*specials, *letters])}
     tokenizer = Tokenizer(models.BPE(vocabulary, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(specials)
-    path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     tokenizer.save(str(path))
     return path
 
@@ -214,6 +217,32 @@ def test_a_pause_keeps_its_place_in_the_grammar(lane, numbers):
         if not result.finish_reason.is_pause:
             break
     assert result.text == whole.text
+
+
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        (Constraint.choice(["_end._"]), "_end._"),
+        (Constraint.choice(["a _other_ b"]), "a _other_ b"),
+        (Constraint.regex(r"to: _end\._"), "to: _end._"),
+        (Constraint.json_schema({"const": "_end._"}), '"_end._"'),
+        (Constraint.json_schema({"enum": [["a_other_b"]]}), '["a_other_b"]'),
+        (
+            Constraint.json_schema({"const": 1}, before="_other_ ", after=" _end._"),
+            "_other_ 1 _end._",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_text_that_spells_a_special_token_is_written_without_that_token(
+    tmp_path, constraint, text
+):
+    specials = ["_pad_", "_end._", "_other_"]
+    lane = ConstrainedLane(saved_tokenizer(tmp_path / "tokenizer.json", specials))
+    result = lane.written(constraint)
+    lane.engine.close()
+    assert (result.text, result.finish_reason) == (text, FinishReason.STOP)
+    assert min(result.token_ids) >= len(specials)
 
 
 def test_stop_strings_still_end_a_text(lane, numbers):
