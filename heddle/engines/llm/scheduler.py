@@ -150,7 +150,10 @@ class Scheduler:
         self.settle(sequence)
 
     def hold_pages(self, sequence: Sequence) -> bool:
-        """Get pages for all its known tokens, taking them from parked ones; False if none."""
+        """Get pages for all its known tokens, of parked ones and of what waits behind it.
+
+        False if there are none.
+        """
         return self._reach(sequence, {}, from_running=False)
 
     def preempt(self, sequence: Sequence) -> None:
@@ -355,8 +358,12 @@ class Scheduler:
         fusion.seat(prompt, choice, shares=shares)
 
     def _victim(self, asker: Sequence, *, from_running: bool) -> Sequence | None:
-        """Return who loses its pages: a parked sequence, the last in order, or the asker."""
-        idle = [s for s in (*self._parked.values(), *self._waiting) if not s.row.is_empty]
+        """Return who loses its pages: one without a seat, the last in order, or the asker.
+
+        One that asks without a seat gets none of those that wait before it.
+        """
+        waiting = [s for s in self._waiting if from_running or s.order > asker.order]
+        idle = [s for s in (*self._parked.values(), *waiting) if not s.row.is_empty]
         idle = [s for s in idle if s is not asker]
         if idle:
             return max(idle, key=_ORDER)

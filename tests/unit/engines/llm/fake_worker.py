@@ -185,11 +185,13 @@ class Lane:
         resumes=0,
         prompt=None,
         draft=(),
+        priority=Priority.NORMAL,
         **sampling,
     ):
         how = Sampling(max_tokens=max_tokens, **sampling)
         payload = DecodePayload(prefill, how, pause, continues, resumes, prompt, tuple(draft))
-        task = Task(task_id, PrimitiveKind.DECODING, Identity(task_id, "node"), payload)
+        who = Identity(task_id, "node", priority=priority)
+        task = Task(task_id, PrimitiveKind.DECODING, who, payload)
         self.engine.apply(Admit(task, report_every))
 
     def transfer(self, task_id, prefill):

@@ -243,3 +243,22 @@ def test_a_sequence_preempted_within_a_plan_is_not_computed():
     assert lane.result(4).tokens == 32
     assert lane.result(3).token_ids == greedy(OTHER[:3], 20)
     assert lane.result(3).preemptions > 0
+
+
+@pytest.mark.parametrize("newest", [Priority.BULK, Priority.NORMAL, Priority.INTERACTIVE])
+def test_a_decode_from_another_lane_takes_no_pages_of_one_that_waits_before_it(newest):
+    source, lane = Lane(), Lane(pages=14, page_size=4, seqs=1, tokens=32)
+    for number in range(3):
+        source.prefill(2 * number + 1, range(10 + number, 30 + number))
+        source.transfer(2 * number + 2, 2 * number + 1)
+    source.drain()
+    for number, priority in enumerate((Priority.NORMAL, Priority.NORMAL, newest)):
+        kv = source.result(2 * number + 2)
+        lane.decode(100 + number, 2 * number + 1, max_tokens=6, prompt=kv, priority=priority)
+        if number == 0:
+            lane.step()
+    lane.drain()
+    is_first = newest is Priority.INTERACTIVE
+    results = [lane.result(100 + number) for number in range(3)]
+    assert [result.preemptions for result in results] == [0, int(is_first), 0]
+    assert [bool(result.transfer.problem) for result in results] == [False, False, not is_first]
