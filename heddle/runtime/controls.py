@@ -154,7 +154,9 @@ class Controls:
         if ahead.text:
             request.sink(TokenDelta(decode.primitive.node, ahead.text))
         if guess.prefilled is not None:
-            request.receipt.take_prompt(prefill.primitive.name, guess.prefilled)
+            request.receipt.take_prompt(
+                prefill.primitive.name, guess.prefilled, is_again=prefill.is_counted
+            )
             prefill.parts[0] = guess.prefilled
         for run in (prefill, decode):
             run.engine, run.ready_s, run.sent_s = guess.engine, now_s, now_s

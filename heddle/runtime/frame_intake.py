@@ -141,7 +141,8 @@ class FrameIntake:
     def _use_result(self, task: TaskRun, result: Result, now_s: float) -> None:
         request, run = task.request, task.run
         if isinstance(result, Prefilled):
-            request.receipt.take_prompt(run.primitive.name, result)
+            request.receipt.take_prompt(run.primitive.name, result, is_again=run.is_counted)
+            run.is_counted = True
             run.parts[0] = result
             self.readiness.complete(request, run, None, now_s)
             return

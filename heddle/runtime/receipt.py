@@ -304,10 +304,11 @@ class ReceiptDraft(RequestCounts):
         for reason in reasons:  # mostly none, which must cost nothing
             self.degradations.append(Degradation(kind, reason))
 
-    def take_prompt(self, prefill: str, result: Prefilled) -> None:
-        """Count a prompt that is in."""
-        self.prompt_tokens += result.tokens
-        self.prompt_tokens_reused += result.tokens_reused
+    def take_prompt(self, prefill: str, result: Prefilled, *, is_again: bool = False) -> None:
+        """Count a prompt that is in; of one that is in again, as after a lost lane, no tokens."""
+        if not is_again:
+            self.prompt_tokens += result.tokens
+            self.prompt_tokens_reused += result.tokens_reused
         self.preemptions += result.preemptions
         if result.fused is not None:
             self.kv_reuse.append(result.fused)

@@ -112,7 +112,8 @@ class PrimitiveRun:
     has won: it goes on behind them. `told` are
     the tokens that this try has reported so far; engines that report only text leave it empty.
     `load_id` names the `LoadKv` that was sent for a prefill. `failed_on` names the engines of
-    failed tries. It `has_started` once the node's start is public.
+    failed tries. It `has_started` once the node's start is public. It `is_counted` once the receipt
+    has the tokens of its prompt, which a further try doesn't add.
 
     `then` are the primitives that a cycle pass has made wait for it.
     `listed` are the items of a list that it writes, for readers that begin with them. While
@@ -137,6 +138,7 @@ class PrimitiveRun:
     load_id: int | None = None
     written: tuple[int, ...] = ()
     has_started: bool = False
+    is_counted: bool = False
     has_emitted: bool = False
     told: list[int] = field(default_factory=list)
     failed_on: tuple[str, ...] = ()

@@ -170,6 +170,19 @@ class TestGeneration:
         assert "went on behind 1 tokens after: it broke" in receipt.degradations[1].reason
         bench.assert_idle()
 
+    def test_a_prompt_that_is_computed_again_counts_once(self, bench, draft):
+        alone = Bench().submit(draft).answer.receipt
+        call, prefill, decode = self.start(bench, draft)
+        bench.llm.answer(prefill)
+        bench.llm.post(Progress(decode, (7,), "h"))
+        bench.llm.fail(decode)
+        bench.cycle()
+        bench.llm.shown["write"] = "h"
+        self.finish(bench, call)
+        receipt = call.answer.receipt
+        counted = (receipt.prompt_tokens, receipt.prompt_tokens_reused)
+        assert counted == (alone.prompt_tokens, alone.prompt_tokens_reused)
+
     def test_tokens_that_showed_nothing_are_drawn_again(self, bench, draft):
         call, prefill, decode = self.start(bench, draft)
         bench.llm.answer(prefill)
