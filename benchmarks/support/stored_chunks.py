@@ -24,6 +24,7 @@ from heddle.engines.llm.engine import LlmEngine
 from heddle.engines.llm.model.worker import WorkerClock
 from heddle.kv.chunk_directory import Fetch, Found
 from heddle.kv.chunk_entry import ChunkEntry
+from heddle.kv.chunk_record import ChunkRecord
 from heddle.kv.chunk_store import ChunkStore, ChunkStoreSettings
 
 HOST_BYTES: Final = 4 << 30
@@ -62,11 +63,11 @@ class BlockingStore(ChunkStore):
         loaded = frozenset(order[:loads])
         return [0.0 if i in loaded else math.inf for i in range(len(chunks))]
 
-    def fetch(self, key: bytes) -> ChunkEntry | Fetch:
+    def fetch(self, key: bytes, record: ChunkRecord | None = None) -> ChunkEntry | Fetch:
         """Return an entry, pinned, once it is in host memory."""
         while True:
             self._ended.clear()
-            fetched = super().fetch(key)
+            fetched = super().fetch(key, record)
             if fetched is not Fetch.LOADING:
                 return fetched
             self._ended.wait()

@@ -150,12 +150,16 @@ class ChunkDirectory:
             return Tier.HOST
         return Tier.DISK if key in self.disk and not entry.is_writing else None
 
+    def holds(self, record: ChunkRecord) -> bool:
+        """Whether the entry of this record's key is this very one."""
+        entry = self._entries.get(record.key)
+        return entry is not None and entry.record == record
+
     def keeps(self, record: ChunkRecord) -> bool:
         """Whether this very entry lies on disk, or is on its way there."""
-        entry = self._entries.get(record.key)
-        if entry is None or entry.record != record:
+        if not self.holds(record):
             return False
-        return record.key in self.disk or entry.is_writing
+        return record.key in self.disk or self._entries[record.key].is_writing
 
     def load_of(self, key: bytes) -> Ticket | None:
         """Return the load that brings an entry to host memory; None if none is under way."""

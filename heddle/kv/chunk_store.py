@@ -148,9 +148,10 @@ class ChunkStore:
     `fetch`, `completed` and `put` return at once. A request's way:
 
         found = store.lookup(keys.probes(i), now_s)      # once for each chunk
-        got = store.fetch(found.key)                     # an entry, or LOADING, or MISSING
+        key = found.record.key
+        got = store.fetch(key, found.record)             # an entry, or LOADING, or MISSING
         for loaded in store.completed(): ...             # when `wake` was called
-        store.release(found.key)                         # once for each fetch that wasn't MISSING
+        store.release(key)                               # once for each fetch that wasn't MISSING
 
     Before a request's prompt is there, `hold` has its likely entries read while no
     prompt waits for a load, and `leave` ends that.
@@ -203,14 +204,20 @@ class ChunkStore:
         with self._lock:
             return self._directory.find(probes, now_s)
 
-    def fetch(self, key: bytes) -> ChunkEntry | Fetch:
+    def fetch(self, key: bytes, record: ChunkRecord | None = None) -> ChunkEntry | Fetch:
         """Return an entry from host memory, pinned, or start to load it.
 
         Unless the answer is MISSING, the entry is pinned until `release`, even if its load fails.
         MISSING: it is gone, or host memory is full of pinned entries, or too many loads wait. A
         second fetch joins a load under way.
+
+        Args:
+            key: the entry's.
+            record: what `lookup` found; MISSING where another entry has taken its place since.
         """
         with self._lock:
+            if record is not None and not self._directory.holds(record):
+                return Fetch.MISSING
             tier = self._directory.tier_of(key)
             under_way = self._directory.load_of(key)
             if under_way is not None:

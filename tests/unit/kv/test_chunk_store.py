@@ -542,6 +542,30 @@ def test_a_file_that_another_process_has_replaced_is_a_miss_and_known_from_then_
         here.check()
 
 
+def test_a_fetch_gives_no_kv_of_another_record_than_the_one_that_was_looked_up(tmp_path):
+    """Rotated from where the other one's keys lie, it would be garbage."""
+    old, new = keys_of(1, 3).primed_record(1, 6), keys_of(1, 2, 3).primed_record(2, 10)
+    with opened(tmp_path) as earlier:
+        earlier.put(entry_of(old), 0.0)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        found = look(store, 5, 3, primed=PrimedWith.PRECEDING)
+        assert found.record == old
+        with opened(tmp_path) as other_process:
+            other_process.put(entry_of(new), 0.0)
+        store.fetch(old.key)
+        bell.wait()  # the file is another's by now, and known as such
+        store.completed()
+        store.release(old.key)
+        assert store.fetch(old.key, found.record) is Fetch.MISSING
+        assert store.fetch(new.key, new) is Fetch.LOADING
+        bell.wait()
+        store.completed()
+        assert store.fetch(old.key, found.record) is Fetch.MISSING, "nor from host memory"
+        assert store.fetch(new.key, new).record == new
+        assert store.stats().pins == 2
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "foreign", "gone"])
 def test_a_bad_file_is_a_miss_never_garbage(tmp_path, damage, caplog):
     filled(tmp_path, 1)

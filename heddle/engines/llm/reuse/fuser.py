@@ -85,8 +85,8 @@ class ChunkCache(Protocol):
         """Return when each would be in host memory, all fetched now in this order [s from now]."""
         ...
 
-    def fetch(self, key: bytes) -> StoredKv | Fetch:
-        """Return an entry, pinned, or start to load it."""
+    def fetch(self, key: bytes, record: ChunkRecord | None = None) -> StoredKv | Fetch:
+        """Return an entry, pinned, or start to load it; MISSING where it has another record."""
         ...
 
     def release(self, key: bytes) -> None:
@@ -446,7 +446,7 @@ class Fuser:
     def _fetch(
         self, found: Found, keys: PromptKeys, layout: PromptLayout, index: int
     ) -> ReusedChunk | None:
-        fetched = self._cache.fetch(found.record.key)
+        fetched = self._cache.fetch(found.record.key, found.record)
         if fetched is Fetch.MISSING:
             return None
         if isinstance(fetched, Fetch):
