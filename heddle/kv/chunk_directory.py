@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from itertools import islice
@@ -102,8 +102,12 @@ class ChunkDirectory:
         self._by_source: dict[int, dict[bytes, None]] = {}  # corpus id -> entries it shows in
         self._pins: dict[bytes, int] = {}
         self._serial = 0
-        self.host = TierLedger(host_bytes_max, self._heat_of)
-        self.disk = TierLedger(disk_bytes_max, self._heat_of)
+
+        def heat_of(key: bytes) -> float:
+            return self._entries[key].heat
+
+        self.host = TierLedger(host_bytes_max, heat_of)
+        self.disk = TierLedger(disk_bytes_max, heat_of)
         self.ahead = LoadsAhead(int(AHEAD_SHARE * host_bytes_max))
         self.tokens = 0  # of all entries
         self.used_ahead = self.wasted_ahead = 0
@@ -176,10 +180,11 @@ class ChunkDirectory:
         """Take an entry in; None where nothing is to be done with its tensors.
 
         It counts as used now, and enters host memory unless only hotter entries could leave for
-        it. Offered again, it goes where it isn't yet. Another raw entry of its key stays until it
-        is forgotten; primed KV replaces what was primed with other neighbours. `to_disk` says
-        that there is a disk to write to; where the admission says so as well, the caller follows
-        with `begin_write` and `end_write`.
+        it. Offered again, it goes where it isn't yet, and the entry counts as having seen the
+        chunks of both offers. Another raw entry of its key stays until it is forgotten; primed KV
+        replaces what was primed with other neighbours. `to_disk` says that there is a disk to
+        write to; where the admission says so as well, the caller follows with `begin_write` and
+        `end_write`.
         """
         key = record.key
         known = self._entries.get(key)
@@ -200,6 +205,10 @@ class ChunkDirectory:
         if evicted is None and not to_disk:
             self._drop_if_nowhere(entry)
             return None
+        # The tensors of one tier have seen these chunks, besides those of the other.
+        sources = tuple(dict.fromkeys((*entry.record.sources, *record.sources)))
+        entry.record = replace(entry.record, sources=sources)
+        _list(self._by_source, sources, key)
         ticket = Ticket(key, entry.serial)
         return Admission(ticket, evicted is not None, to_disk, evicted or ())
 
@@ -282,10 +291,14 @@ class ChunkDirectory:
     def is_current(self, ticket: Ticket, named: tuple[ChunkRecord, int] | None = None) -> bool:
         """Whether the entry is still there: neither evicted nor forgotten.
 
-        With what is `named`, a record and the bytes of its tensors: whether it is that one, too.
+        With what is `named`, a record and the bytes of its tensors: whether it is that one, too,
+        and has seen no other chunks than the entry.
         """
         entry = self._current(ticket)
-        return entry is not None and named in (None, (entry.record, entry.nbytes))
+        if entry is None or named is None:
+            return entry is not None
+        is_listed = set(entry.record.sources).issuperset(named[0].sources)
+        return is_listed and named == (entry.record, entry.nbytes)
 
     def pin(self, key: bytes) -> None:
         """Keep an entry where it is until as many releases as pins have come.
@@ -342,9 +355,6 @@ class ChunkDirectory:
         # What saw no other chunk suits any place best; among equals, what is used most.
         return max(entries, key=lambda e: (not e.record.context, e.heat), default=None)
 
-    def _heat_of(self, key: bytes) -> float:
-        return self._entries[key].heat
-
     def _current(self, ticket: Ticket) -> _Entry | None:
         entry = self._entries.get(ticket.key)
         return entry if entry is not None and entry.serial == ticket.serial else None
@@ -383,8 +393,7 @@ class ChunkDirectory:
         entry = self._entries[record.key] = _Entry(record, self._serial, nbytes, COLD)
         self.tokens += record.tokens
         self._by_alias.setdefault(record.alias, {})[record.key] = None
-        for source in record.sources:
-            self._by_source.setdefault(source, {})[record.key] = None
+        _list(self._by_source, record.sources, record.key)
         return entry
 
     def _drop_if_nowhere(self, entry: _Entry) -> None:
@@ -402,6 +411,11 @@ class ChunkDirectory:
         _unlist(self._by_alias, record.alias, record.key)
         for source in record.sources:
             _unlist(self._by_source, source, record.key)
+
+
+def _list(index: dict[K, dict[bytes, None]], names: Iterable[K], key: bytes) -> None:
+    for name in names:
+        index.setdefault(name, {})[key] = None
 
 
 def _unlist(index: dict[K, dict[bytes, None]], name: K, key: bytes) -> None:

@@ -773,6 +773,48 @@ def test_a_forgotten_chunk_is_gone_from_memory_disk_and_primed_neighbours(tmp_pa
         assert store.stats().entries == 1
 
 
+def behind_primed(neighbour):
+    """Name KV of chunk 2 that has attended chunk 1's KV, primed with a neighbour."""
+    primed = keys_of(neighbour, 1).primed_record(1, 6)
+    return keys_of(1, 2).approximate_record(1, 6, {0: primed})
+
+
+def test_kv_stored_again_is_forgotten_with_what_the_new_tensors_have_seen(tmp_path):
+    old, new = behind_primed(11), behind_primed(12)
+    assert old == new, "sources tell no records apart"
+    with opened(tmp_path, host_bytes_max=2 * ENTRY_BYTES) as store:
+        assert store.put(entry_of(old), 0.0)
+        store.flush()
+        for hotter in (21, 22):
+            store.put(canonical(hotter), 1.0)
+        store.flush()
+        assert store.put(entry_of(new), 1000.0)
+        found = look(store, 1, 2, now_s=1000.0)
+        assert (found.tier, set(found.record.sources)) == (Tier.HOST, {2, 1, 11, 12})
+        store.check()
+        assert store.forget([12]) == 1
+        assert look(store, 1, 2, now_s=1000.0) is None
+        assert store.forget([11, 1, 2]) == 0
+        store.check()
+
+
+def test_what_another_process_s_equal_kv_has_seen_is_known_before_it_is_used(tmp_path):
+    old, new = behind_primed(11), behind_primed(12)
+    with opened(tmp_path) as earlier:
+        earlier.put(entry_of(old), 0.0)
+    bell = Bell()
+    with opened(tmp_path, wake=bell) as store:
+        with opened(tmp_path / "there") as there:
+            there.put(entry_of(new), 0.0)
+        [written] = (tmp_path / "there").glob("*/*")
+        os.replace(written, tmp_path / written.parent.name / written.name)
+        assert store.fetch(old.key) is Fetch.LOADING
+        bell.wait()
+        [loaded] = store.completed()
+        assert loaded.entry is None, "the prompt would hand its KV on without its sources"
+        assert store.forget([12]) == 1
+
+
 def test_what_is_forgotten_while_it_is_loaded_does_not_come_back(tmp_path, monkeypatch):
     filled(tmp_path, 1)
     gate, bell = threading.Event(), Bell()
