@@ -148,10 +148,9 @@ class ChunkStore:
     `fetch`, `completed` and `put` return at once. A request's way:
 
         found = store.lookup(keys.probes(i), now_s)      # once for each chunk
-        key = found.record.key
-        got = store.fetch(key, found.record)             # an entry, or LOADING, or MISSING
+        got = store.fetch(found.record.key, found.record)  # an entry, or LOADING, or MISSING
         for loaded in store.completed(): ...             # when `wake` was called
-        store.release(key)                               # once for each fetch that wasn't MISSING
+        store.release(found.record.key)                  # once for each fetch that wasn't MISSING
 
     Before a request's prompt is there, `hold` has its likely entries read while no
     prompt waits for a load, and `leave` ends that.
@@ -208,12 +207,8 @@ class ChunkStore:
         """Return an entry from host memory, pinned, or start to load it.
 
         Unless the answer is MISSING, the entry is pinned until `release`, even if its load fails.
-        MISSING: it is gone, or host memory is full of pinned entries, or too many loads wait. A
-        second fetch joins a load under way.
-
-        Args:
-            key: the entry's.
-            record: what `lookup` found; MISSING where another entry has taken its place since.
+        MISSING: it is gone, or another than `record`, which was looked up, or host memory is full
+        of pinned entries, or too many loads wait. A second fetch joins a load under way.
         """
         with self._lock:
             if record is not None and not self._directory.holds(record):
@@ -341,9 +336,7 @@ class ChunkStore:
 
         One that another process has written is taken in.
         """
-        with self._lock:
-            is_known = record.key in self._directory
-        if not is_known:
+        if record.key not in self:
             self._disk.look_for(record.key)
         with self._lock:
             return self._directory.keeps(record)

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from heddle.kv.chunk_directory import ChunkDirectory, Ticket
@@ -33,7 +33,9 @@ class DiskTier:
         removes_excess: files beyond `bytes_max` are removed when it opens, and not only left aside.
 
     Mutates: what the directory knows of the disk. `problem` says why nothing is written, None
-        while entries are; `unwritten` counts those that the disk didn't take.
+        while entries are; `unwritten` counts those that the disk didn't take. `is_gone`, for the
+        caller to set, says whether one of these ids of the corpus is deleted: a file whose values
+        have seen it is removed instead of taken in. It is called from any thread, under the lock.
     """
 
     def __init__(
@@ -46,6 +48,7 @@ class DiskTier:
         *,
         removes_excess: bool,
     ) -> None:
+        self.is_gone: Callable[[Sequence[int]], bool] = _none_is_gone
         self.problem: str | None = "chunk KV has no disk tier: set kv_reuse_disk_bytes"
         self.unwritten = 0
         self._directory = directory
@@ -188,11 +191,14 @@ class DiskTier:
     def _take_in(self, files: ChunkFiles, file: ChunkFile) -> bool:
         """Know a file from now on, unless it is gone already; False: the budget has no room."""
         with self._lock:
-            key = file.record.key
-            is_wanted = key not in self._directory and files.has(key)
-            return not is_wanted or self._directory.restore(
-                file.record, file.nbytes, file.file_bytes
-            )
+            record = file.record
+            if record.key in self._directory or not files.has(record.key):
+                return True
+            # Its writer may have computed it before the deletion, and named it afterwards.
+            if self.is_gone(record.sources):
+                files.remove((record.key,))
+                return True
+            return self._directory.restore(record, file.nbytes, file.file_bytes)
 
     def _write(self, write: "_Write") -> None:
         """Write an entry's file, on the writer's thread."""
@@ -249,6 +255,11 @@ class _Write(NamedTuple):
     stored: StoredChunk
     ended: EndOfWrite
     is_trial: bool
+
+
+def _none_is_gone(sources: Sequence[int]) -> bool:
+    """Stand in for a corpus where there is none."""
+    return False
 
 
 def _no_subscriber() -> None:

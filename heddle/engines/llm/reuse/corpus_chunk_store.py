@@ -29,6 +29,7 @@ class CorpusChunkStore(ChunkStore):
     ) -> None:
         super().__init__(settings, fingerprint, clock)
         self._log = RestingLog(log, clock)
+        self._disk.is_gone = self._log.has_told_of
         self._revision = -1  # also what was deleted before there was a store
         self._looked_s = -math.inf
         self._follow()

@@ -43,20 +43,22 @@ class RestingLog:
     """A deletion log that isn't asked for a while after it has failed; satisfies `DeletionLog`.
 
     A database that is away may hold the calling thread up until the connection times out. During
-    the rest each call fails at once with the same error. One thread may use it.
+    the rest each call fails at once with the same error. One thread may use it, but for
+    `has_told_of`.
 
     Args:
         asked: the log.
         clock: of the rests.
 
-    Raises, from all but `close`: StorageError when the corpus can't be read; Unreachable when its
-        database isn't there.
+    Raises, from all but `has_told_of` and `close`: StorageError when the corpus can't be read;
+        Unreachable when its database isn't there.
     """
 
     def __init__(self, asked: DeletionLog, clock: Clock) -> None:
         self._asked = asked
         self._clock = clock
         self._failure: _Failure | None = None  # while the corpus can't be read
+        self._told: NDArray[np.int64] = np.empty(0, np.int64)  # all deleted ids, ascending
 
     @property
     def revision(self) -> int:
@@ -64,8 +66,18 @@ class RestingLog:
         return self._ask(lambda: self._asked.revision)
 
     def deleted(self, after_revision: int) -> NDArray[np.int64]:
-        """Return the ids of chunks deleted after a revision. Shape: [n] int64."""
-        return self._ask(lambda: self._asked.deleted(after_revision))
+        """Return the ids of chunks deleted after a revision. Shape: [n] int64.
+
+        Mutates: `has_told_of` knows them before the caller does.
+        """
+        deleted = self._ask(lambda: self._asked.deleted(after_revision))
+        self._told = np.union1d(self._told, deleted)
+        return deleted
+
+    def has_told_of(self, chunk_ids: Sequence[int]) -> bool:
+        """Whether `deleted` has returned any of these chunks; asks no corpus, on any thread."""
+        told = self._told
+        return bool(np.any(told.searchsorted(chunk_ids) < told.searchsorted(chunk_ids, "right")))
 
     def has_deleted(self, chunk_ids: Sequence[int]) -> bool:
         """Whether any of these chunks is deleted."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from heddle.core.errors import ConfigError, StorageError, Unreachable
+from heddle.core.kv_reuse import PrimedWith
 from heddle.corpus.chunking import Chunking, chunk_document
 from heddle.corpus.document import Document
 from heddle.corpus.records import EmbedderStamp
@@ -15,6 +16,7 @@ from heddle.engines.llm.reuse.corpus_chunk_store import CorpusChunkStore
 from heddle.engines.llm.reuse.deletion_log import REST_S
 from tests.helpers.fake_ports import ManualClock
 from tests.unit.kv.test_chunk_store import Clock, entry_of, files_in, keys_of, settings
+from tests.unit.kv.test_chunk_store import opened as without_corpus
 
 
 @pytest.fixture
@@ -239,3 +241,34 @@ def test_what_an_error_has_left_is_forgotten_the_next_time(corpus, opened, tmp_p
         with pytest.raises(ZeroDivisionError):
             look(store, chunk, 1.0)
     assert look(store, chunk, 2.0) is None
+
+
+@pytest.mark.parametrize("asked", ["by a later deletion", "by priming"])
+def test_kv_of_a_deleted_chunk_that_another_process_names_late_is_removed_and_not_used(
+    corpus, opened, tmp_path, asked
+):
+    gone, kept, other = (add(corpus, name) for name in ("gone", "kept", "other"))
+    server = opened()
+    corpus.documents.delete_document("gone")
+    assert look(server, kept, 1.0) is None
+    record = keys_of(gone, kept).primed_record(1, 2)
+    with without_corpus(tmp_path / "kv") as priming:  # it has asked before the deletion
+        priming.put(entry_of(record), 0.0)
+    if asked == "by a later deletion":
+        corpus.documents.delete_document("other")
+    else:
+        assert not server.keeps(record)
+    probes = keys_of(other, kept).probes(1, primed=PrimedWith.PRECEDING)
+    assert server.lookup(probes, 2.0) is None
+    assert files_in(tmp_path / "kv") == []
+
+
+def test_kv_of_a_chunk_that_is_still_there_is_taken_in_after_deletions(corpus, opened, tmp_path):
+    _, kept, _ = (add(corpus, name) for name in ("gone", "kept", "later"))
+    server = opened()
+    corpus.documents.delete_document("gone")
+    look(server, kept, 1.0)
+    with without_corpus(tmp_path / "kv") as other_process:
+        other_process.put(entry_of(keys_of(kept).canonical_record(0, 2)), 0.0)
+    corpus.documents.delete_document("later")
+    assert look(server, kept, 2.0) is not None
