@@ -35,14 +35,16 @@ class Segment:
     """One piece of a prompt; `token_ids is None` means pending: its slot is not written yet.
 
     `is_public`: a chunk of a document without a tenant, so every tenant may use the chunk's primed
-    KV. `text` is the piece as text, for models that other servers run: those take no token ids.
-    They get a conversation as turns, each the `turn` of a segment.
+    KV; only that of its own `collection` is used for it. `text` is the piece as text, for models
+    that other servers run: those take no token ids. They get a conversation as turns, each the
+    `turn` of a segment.
     """
 
     token_ids: tuple[int, ...] | None
     role: SegmentRole = SegmentRole.TEXT
     chunk_id: int | None = None
     is_public: bool = False
+    collection: str = ""
     text: str = ""
     turn: ChatTurn | None = None
 

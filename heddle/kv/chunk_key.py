@@ -66,6 +66,7 @@ class PromptKeys:
         self._prefix = digest_of(b"prefix", token_bytes(prefix_token_ids))
         self._chunks: list[bytes] = []
         self._owned: list[bytes] = []  # with the salt of the chunk's owner
+        self._primed: list[bytes] = []  # and with its collection: what primed KV is named by
         self._tokens: list[int] = []
         self._sources: list[int | None] = []
         self._paths: list[tuple[bytes, ...]] = []
@@ -80,12 +81,14 @@ class PromptKeys:
         source: int | None = None,
         *,
         is_public: bool = False,
+        collection: str = "",
         between: Sequence[int] = (),
     ) -> int:
         """Add the next chunk of the prompt and return its index.
 
         `source` is its id in the corpus, None for a text that is in none; a public one is of a
-        document of no tenant. `between` are the tokens that stand between it and the chunk before.
+        document of no tenant. Primed KV is kept apart by `collection`, as its neighbours are the
+        collection's. `between` are the tokens that stand between it and the chunk before.
         """
         chunk = owned = chunk_digest(self._fingerprint, self._salt, token_ids)
         if is_public and self._salt != PUBLIC:
@@ -102,6 +105,7 @@ class PromptKeys:
             del paths[1]
         self._chunks.append(chunk)
         self._owned.append(owned)
+        self._primed.append(_of_collection(owned, collection))
         self._tokens.append(len(token_ids))
         self._sources.append(source)
         self._paths.append(tuple(paths))
@@ -125,7 +129,7 @@ class PromptKeys:
         if primed is not None:
             variant = ChunkVariant.primed_with(primed)
             yield Probe(self._primed_key(index, variant), HitKind.CANONICAL)
-            yield Probe(content_alias(self._owned[index], variant), HitKind.ALIAS)
+            yield Probe(content_alias(self._primed[index], variant), HitKind.ALIAS)
         for path in longer[1:]:
             yield Probe(path, HitKind.SUFFIX)
         if index > 0:
@@ -181,10 +185,11 @@ class PromptKeys:
         """Name primed KV: the chunks before this one are the neighbours it has attended."""
         variant = ChunkVariant.primed_with(neighbours)
         key = self._primed_key(index, variant)
-        return self._record(index, key, base, self._owned, variant, saw_others=True)
+        return self._record(index, key, base, self._primed, variant, saw_others=True)
 
     def _primed_key(self, index: int, variant: ChunkVariant) -> bytes:
-        return digest_of(variant.value.encode() + b" path", self._canonical[index])
+        behind_prefix = digest_of(b"path", self._prefix, self._primed[index])
+        return digest_of(variant.value.encode() + b" path", behind_prefix)
 
     def _record(
         self,
@@ -207,3 +212,8 @@ class PromptKeys:
             context=tuple(self._owned[start:index]),
             sources=tuple(source for source in dict.fromkeys(sources) if source is not None),
         )
+
+
+def _of_collection(owned: bytes, collection: str) -> bytes:
+    """Return a chunk's digest in a collection; the default one has always gone without a name."""
+    return digest_of(b"collection", owned, collection.encode()) if collection else owned

@@ -33,7 +33,8 @@ class ChunkRecord:
 
     Args:
         key: what the entry is found by (see `PromptKeys`).
-        chunk: digest of tenant, model and the chunk's tokens; equal chunks share it.
+        chunk: digest of tenant, model and the chunk's tokens, for primed KV of its collection, too;
+            equal chunks share it.
         tokens: length of the chunk, at least 1.
         base: position of its first key, as rotated when it was computed [tokens].
         context: the digests of the other chunks that its values have seen: a primed entry's

@@ -522,6 +522,26 @@ def test_neighbours_have_the_same_owner(corpus: Path, model: Path, tmp_path: Pat
         assert len(record.context) == 2
 
 
+def test_a_text_of_two_collections_is_primed_in_each_and_used_from_its_own(own: Path, model: Path):
+    with serve(model, own, kv_reuse="fusionrag,0.15,always") as server:
+        assert server.store is not None
+        for name in ("a", "b"):
+            of = {"collection": name, "metadata": {"of": name}}
+            server.upsert(f"{name}1", f"The lamp room of {name} is shut.", title=name, **of)
+            server.upsert(f"{name}2", "Wend has a bell of bronze.", title="Wend", **of)
+        server.prime(2)
+        passages = server.store.passages(server.store.vector_ids())
+        collection_of = {passage.chunk_id: passage.collection for passage in passages}
+        primed = records(own)[ChunkVariant.PRIMED]
+        assert len(primed) == len(passages)
+        for record in primed:
+            assert len({collection_of[source] for source in record.sources}) == 1
+        ask = server.app("oneshot").invoke
+        answer = ask("Which bell has Wend?", where={"of": "b"}, topk=2, max_tokens=2)
+        [fused] = answer.receipt.kv_reuse
+        assert (fused.chunks_primed, fused.chunks.get("miss", 0)) == (1, 0)
+
+
 def test_a_server_that_can_not_prime_says_why(own: Path, model: Path):
     refusals: dict[str, dict[str, object]] = {
         "optimizations=Optimizations.APPROX": {"optimizations": Optimizations.EXACT},

@@ -147,12 +147,12 @@ class _Run:
         self._end_one()
 
     def _is_repeated(self, passage: Passage) -> bool:
-        """Whether a text of the same owner came before.
+        """Whether a text of the same tenant and collection came before.
 
         Prompts can't tell the two apart, so there is one KV for both; primed for each of them it
         would be replaced, there and back, in every run.
         """
-        text = f"{passage.tenant}\0{passage.render()}".encode()
+        text = f"{passage.tenant}\0{passage.collection}\0{passage.render()}".encode()
         digest = hashlib.blake2b(text, digest_size=16).digest()
         is_repeated = digest in self._texts
         self._texts.add(digest)

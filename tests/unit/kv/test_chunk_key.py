@@ -162,6 +162,25 @@ def test_kv_primed_with_other_neighbours_is_never_found_in_its_place():
         assert not other & {record.key, record.alias}
 
 
+def test_kv_primed_in_another_collection_is_never_found_in_its_place():
+    def of(collection):
+        keys = PromptKeys("m", "", PREFIX)
+        for chunk in [(1,), (2,)]:
+            keys.append(chunk, collection=collection)
+        primed = keys.primed_record(1, 2)
+        asked = {p.key for p in keys.probes(1, primed=PrimedWith.PRECEDING)}
+        assert asked >= {primed.key, primed.alias}
+        raw = {p.key for p in keys.probes(1)}
+        return {primed.key, primed.alias}, asked - raw, raw
+
+    (one, asked_in_one, raw_in_one), (other, asked_in_other, raw_in_other) = of("a"), of("b")
+    default, asked_in_default, raw = of("")
+    assert not one & (asked_in_other | asked_in_default)
+    assert not other & (asked_in_one | asked_in_default)
+    assert not default & (asked_in_one | asked_in_other)
+    assert raw_in_one == raw_in_other == raw, "what saw no neighbours is one"
+
+
 def test_records_name_the_corpus_s_chunks_that_their_values_have_seen():
     keys = keys_of([(1,), (2,), (3, 3)])
     assert keys.exact_record(2, 5).sources == (6, 1, 2)

@@ -10,7 +10,7 @@ from heddle.core.payloads import Segment, SegmentRole
 class ChunkSpan:
     """A retrieved chunk at positions [start, stop) of a prompt, and its id in the corpus.
 
-    A public one is of a document of no tenant.
+    A public one is of a document of no tenant. `collection` is its document's.
     """
 
     start: int
@@ -18,6 +18,7 @@ class ChunkSpan:
     token_ids: tuple[int, ...]
     chunk_id: int | None = None
     is_public: bool = False
+    collection: str = ""
 
     @property
     def tokens(self) -> int:
@@ -55,8 +56,15 @@ def layout_of(segments: Sequence[Segment]) -> PromptLayout | None:
         assert segment.token_ids is not None, "a pending prompt has no layout yet"
         start, position = position, position + len(segment.token_ids)
         if segment.role is SegmentRole.CHUNK and segment.token_ids:
-            ids, chunk_id = segment.token_ids, segment.chunk_id
-            chunks.append(ChunkSpan(start, position, ids, chunk_id, segment.is_public))
+            span = ChunkSpan(
+                start,
+                position,
+                segment.token_ids,
+                segment.chunk_id,
+                segment.is_public,
+                segment.collection,
+            )
+            chunks.append(span)
     if not chunks:
         return None
     return PromptLayout(chunks[0].start, tuple(chunks), chunks[-1].stop, position)

@@ -425,7 +425,13 @@ class Fuser:
         stop = layout.prefix_stop
         for chunk in layout.chunks:
             between = tuple(token_ids[stop : chunk.start])
-            keys.append(chunk.token_ids, chunk.chunk_id, is_public=chunk.is_public, between=between)
+            keys.append(
+                chunk.token_ids,
+                chunk.chunk_id,
+                is_public=chunk.is_public,
+                collection=chunk.collection,
+                between=between,
+            )
             stop = chunk.stop
         return keys
 

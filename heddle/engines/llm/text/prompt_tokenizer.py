@@ -270,7 +270,13 @@ def _takes_space(before: str | None, part: PromptPart) -> bool:
 
 def _segment(part: PromptPart, ids: tuple[int, ...]) -> Segment:
     if isinstance(part, Passage) and not part.is_own:
-        return Segment(ids, SegmentRole.CHUNK, part.chunk_id, is_public=not part.tenant)
+        return Segment(
+            ids,
+            SegmentRole.CHUNK,
+            part.chunk_id,
+            is_public=not part.tenant,
+            collection=part.collection,
+        )
     return Segment(ids)
 
 
