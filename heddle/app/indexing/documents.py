@@ -87,11 +87,15 @@ def put_document(
 def delete_document(store: CorpusStore, document_id: str, *, tenant: str) -> bool:
     """Delete a tenant's document, its chunks' KV with it; return whether there was one.
 
+    Where there is none, it was perhaps deleted already and the disk has kept KV: that goes now.
+
     Raises:
         StorageError: the disk refuses.
     """
-    with chunk_kv_goes_too(store):
-        return store.documents.delete_document(document_id, tenant=tenant)
+    is_deleted = _delete(store, document_id, tenant)
+    if not is_deleted:
+        _forget_deleted(store, after_revision=0)
+    return is_deleted
 
 
 def delete_documents(where: Where, ids: Iterable[str], *, tenant: str) -> tuple[str, ...]:
@@ -104,7 +108,10 @@ def delete_documents(where: Where, ids: Iterable[str], *, tenant: str) -> tuple[
         StorageError: the disk refuses.
     """
     with CorpusStore.open(where) as store:
-        return tuple(one for one in ids if not delete_document(store, one, tenant=tenant))
+        missing = tuple(one for one in ids if not _delete(store, one, tenant))
+        if missing:  # as `delete_document`, but once for all
+            _forget_deleted(store, after_revision=0)
+    return missing
 
 
 def corpus_of(store: CorpusStore | None) -> CorpusStore:
@@ -120,7 +127,18 @@ def corpus_of(store: CorpusStore | None) -> CorpusStore:
 
 @contextmanager
 def chunk_kv_goes_too(store: CorpusStore) -> Iterator[None]:
-    """Remove the stored KV of the chunks that are deleted inside."""
+    """Remove the stored KV of the chunks that are deleted inside, also where an error ends that."""
     revision = store.revision
-    yield
-    forget_files(chunk_kv_directory(store.place.work), store.deleted(revision).tolist())
+    try:
+        yield
+    finally:
+        _forget_deleted(store, revision)
+
+
+def _delete(store: CorpusStore, document_id: str, tenant: str) -> bool:
+    with chunk_kv_goes_too(store):
+        return store.documents.delete_document(document_id, tenant=tenant)
+
+
+def _forget_deleted(store: CorpusStore, after_revision: int) -> None:
+    forget_files(chunk_kv_directory(store.place.work), store.deleted(after_revision).tolist())

@@ -19,21 +19,27 @@ def forget_files(directory: Path, sources: Collection[int]) -> int:
     Returns: how many files were removed.
 
     Raises:
-        StorageError: the disk refuses to remove one.
+        StorageError: the disk refuses to remove some; the others are gone.
     """
     gone, removed = set(sources), 0
     if not gone:
         return 0
+    refused: list[str] = []
     for path in directory.glob(f"*/*{SUFFIX}"):
         if gone.isdisjoint(_sources(path, gone)):
             continue
         try:
             path.unlink(missing_ok=True)
+            removed += 1
         except OSError as error:
-            raise StorageError(
+            refused.append(
                 f"{path} holds the KV of a deleted document and can't be removed: {error}"
-            ) from error
-        removed += 1
+            )
+    if refused:
+        others = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+        raise StorageError(
+            f"{refused[0]}{others}: mend that, then delete the document again or run heddle index"
+        )
     return removed
 
 

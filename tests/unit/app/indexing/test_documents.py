@@ -8,6 +8,7 @@ import pytest
 
 from heddle.app.indexing.documents import (
     BATCH_ROWS,
+    chunk_kv_goes_too,
     corpus_of,
     delete_document,
     delete_documents,
@@ -16,7 +17,7 @@ from heddle.app.indexing.documents import (
 )
 from heddle.app.priming.chunk_kv_disk import chunk_kv_directory
 from heddle.cli.main import main
-from heddle.core.errors import ConfigError, EngineError, InputError
+from heddle.core.errors import ConfigError, EngineError, InputError, StorageError
 from heddle.corpus.ingestion import ingest_documents
 from heddle.corpus.records import EmbedderStamp, PutOutcome
 from heddle.corpus.store import CorpusStore
@@ -184,13 +185,60 @@ def test_the_kv_of_replaced_and_deleted_chunks_goes(store, tmp_path, monkeypatch
     assert gone == [(folder, []), (folder, [first]), (folder, [second])]
 
 
+def unreadable_kv(corpus: Path) -> Path:
+    """Leave a KV file in a corpus; as its sources are unknown, it goes with any deletion."""
+    file = chunk_kv_directory(corpus) / "reader" / f"1{SUFFIX}"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(b"junk")
+    return file
+
+
 def test_what_cannot_be_read_of_deleted_kv_is_removed(store, tmp_path):
     put_document(FakeLanes(store), store, document("Noon."))
-    damaged = chunk_kv_directory(tmp_path) / "reader" / f"1{SUFFIX}"
-    damaged.parent.mkdir(parents=True)
-    damaged.write_bytes(b"junk")
+    damaged = unreadable_kv(tmp_path)
     assert delete_documents(tmp_path, ["pier", "quay"], tenant="") == ("quay",)
     assert not damaged.exists()
+
+
+def delete_one(store: CorpusStore) -> bool:
+    return delete_document(store, "pier", tenant="")
+
+
+def delete_by_command(store: CorpusStore) -> bool:
+    return delete_documents(store.place, ["pier"], tenant="") == ()
+
+
+@pytest.mark.parametrize("delete", [delete_one, delete_by_command])
+def test_a_deletion_that_is_asked_for_again_removes_the_kv_that_the_disk_had_kept(
+    store, tmp_path, monkeypatch, delete
+):
+    put_document(FakeLanes(store), store, document("Noon."))
+    left = unreadable_kv(tmp_path)
+
+    def refuse(path, missing_ok=False):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse)
+        with pytest.raises(StorageError, match="can't be removed"):
+            delete(store)
+    assert left.exists()
+    assert not delete(store), "there is no such document any more"
+    assert not left.exists()
+
+
+def test_kv_of_what_was_deleted_goes_also_where_an_error_follows(store, tmp_path):
+    put_document(FakeLanes(store), store, document("Noon."))
+    left = unreadable_kv(tmp_path)
+
+    def delete_and_fail():
+        with chunk_kv_goes_too(store):
+            store.documents.delete_document("pier")
+            raise EngineError("lane lost", engine="embedding", request_ids=())
+
+    with pytest.raises(EngineError, match="lane lost"):
+        delete_and_fail()
+    assert not left.exists()
 
 
 @pytest.mark.parametrize(

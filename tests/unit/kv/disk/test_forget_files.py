@@ -59,6 +59,24 @@ def test_a_disk_that_refuses_is_told(tmp_path, monkeypatch):
         forget_files(tmp_path, [1])
 
 
+def test_a_file_that_can_not_be_removed_keeps_no_other_one(tmp_path, monkeypatch):
+    fill(tmp_path, canonical(1), entry_of(keys_of(1, 3).primed_record(1, 2)), canonical(2))
+    unlink, refused = Path.unlink, []
+
+    def refuse_the_first(path, missing_ok=False):
+        if not refused or path in refused:
+            refused.append(path)
+            raise OSError(5, "Input/output error")
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", refuse_the_first)
+        with pytest.raises(StorageError, match="then delete the document again"):
+            forget_files(tmp_path, [1])
+    assert names(tmp_path) == sorted([refused[0].name[:64], canonical(2).record.key.hex()])
+    assert forget_files(tmp_path, [1]) == 1
+
+
 def test_kv_of_a_text_in_no_corpus_stays(tmp_path):
     keys = PromptKeys("m", "", (1, 2))
     keys.append((8, 8))
