@@ -10,7 +10,10 @@ from typing import Final
 
 from heddle.core.texts.content_words import WITHOUT_SUBJECT, WORD, stem
 
-TOKEN: Final = re.compile(r"[\w./:@#+'-]*\w")
+# A word, or else a run of signs such as "++" or "!="; what opens a quote or bracket is neither.
+TOKEN: Final = re.compile(r"((?!')[\w./:@#+'-]*\w)|([^\w\s\"'`(“„‘«¿¡][^\w\s]*)")
+PUNCTUATION: Final = "?!.,;:\"'`)”’»…、。？！"
+SHORT_FORM: Final = re.compile(r"'(?:s|re|ve|d|m)$", re.IGNORECASE)
 # What an answer turns on, though it is no subject of its own.
 TURNING: Final = frozenset(
     WORD.findall(
@@ -26,28 +29,37 @@ TENSES: Final = {"was": "past", "were": "past", "did": "past", "had": "past", "w
 
 
 def asks_the_same(question: str, other: str) -> bool:
-    """Whether two questions have the same words in the same order.
+    """Whether two questions have the same words and signs in the same order.
 
-    Words that carry no subject and turn no answer don't count, such as articles, nor do capitals,
-    punctuation and English plurals. Questions of such words alone are never the same.
+    Words that carry no subject and turn no answer don't count, such as articles, nor do
+    punctuation, English plurals and most capitals. A letter on its own counts, as in "zone D", and
+    so does a name such as "WHO". Questions without a word that counts are never the same.
     """
     words = [*_words(question)]
     return bool(words) and words == [*_words(other)]
 
 
 def _words(question: str) -> Iterator[str]:
-    for token in TOKEN.findall(question.replace("’", "'").lower()):
-        word = _plain(token)
-        if word in TURNING:
+    begins_sentence = True
+    for token, signs in TOKEN.findall(question.replace("’", "'").replace("'ll", " will")):
+        word = _counted(token, begins_sentence) if token else signs.rstrip(PUNCTUATION)
+        begins_sentence = not word and signs[:1] in (".", "?", "!")
+        if word:
             yield word
-        elif word in TENSES:
-            yield TENSES[word]
-        elif word not in WITHOUT_SUBJECT:
-            yield stem(word)
 
 
-def _plain(token: str) -> str:
-    """Return a word without what an apostrophe adds; one that negates is "not"."""
-    if token.endswith("n't") or token == "cannot":
+def _counted(token: str, begins_sentence: bool) -> str:
+    """Return what a word counts as; "" = it carries no subject and turns no answer."""
+    if token.lower().endswith("n't") or token.lower() == "cannot":
         return "not"
-    return token.partition("'")[0].strip(".:")
+    if any(character.isdigit() for character in token):
+        return token.lower()  # "1990s" is no plural of "1990"
+    written = SHORT_FORM.sub("", token)
+    word = written.lower()
+    if word in TURNING or (len(word) == 1 and word != "a"):
+        return word
+    # "Will", "IT" or zone "A", where a common word would be written small.
+    is_name = written[0].isupper() and not begins_sentence
+    if is_name or (len(word) > 1 and written.isupper()):
+        return stem(word)
+    return TENSES.get(word, "" if word in WITHOUT_SUBJECT else stem(word))
