@@ -7,7 +7,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +17,7 @@ from heddle.corpus.checks.corpus_check import CorpusCheck, check_corpus
 from heddle.corpus.damage import remedy
 from heddle.corpus.sqlite import schema
 from heddle.corpus.sqlite.database import FILE_MODE, FILE_NAME, Database
+from heddle.corpus.sqlite.folder_lock import locked
 from heddle.corpus.sqlite.sole_use import end_log, remove_file
 from heddle.corpus.sqlite.storage_errors import storage_errors
 
@@ -83,7 +84,7 @@ def restore(
         with database.read() as connection:
             schema.check_version(connection, file)
         with storage_errors(directory):
-            end_log(target)
+            end_log(target)  # a corpus in use is refused before the copy, too
         return _copied(database, target, file, derived)
     finally:
         database.close()
@@ -107,16 +108,26 @@ def _copied(
             connection.backup(copy)  # in one step: what is written meanwhile is left out
         check = _checked(part, source)
         with storage_errors(target):
-            for folder in derived:
-                if folder.exists():
-                    shutil.rmtree(folder)
             _sync(part)
-            part.replace(target)
-            _sync(target.parent)
+            _put_in_place(part, target, derived)
     finally:
         with storage_errors(part):
             remove_file(part)
     return check
+
+
+def _put_in_place(part: Path, target: Path, derived: Iterable[Path]) -> None:
+    """Give a copy its name; one who opens the file that it replaces waits for that.
+
+    Raises: InputError: the file has been opened since the copy began.
+    """
+    with locked(target.parent) if target.exists() else nullcontext():
+        end_log(target)
+        for folder in derived:
+            if folder.exists():
+                shutil.rmtree(folder)
+        part.replace(target)
+        _sync(target.parent)
 
 
 @contextmanager

@@ -128,7 +128,12 @@ class Database:
                 # SQLite doesn't wait for others who make a new file a write-ahead one.
                 with locked(directory), database.write() as connection:
                     schema.create_tables(connection)
-            with database.read() as connection:
+            # One who replaces the file waits until it is in use, and then refuses.
+            with (
+                storage_errors(directory),
+                locked(directory, shared=True),
+                database.read() as connection,
+            ):
                 schema.check_version(connection, path)
                 schema.upgrade(connection, path)
         except BaseException:

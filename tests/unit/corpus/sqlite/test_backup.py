@@ -8,10 +8,13 @@ import stat
 import pytest
 
 from heddle.core.errors import InputError, StorageError
+from heddle.corpus.checks.corpus_check import check_corpus
+from heddle.corpus.sqlite import backup, schema
 from heddle.corpus.sqlite.backup import back_up, restore
 from heddle.corpus.sqlite.database import FILE_NAME
 from heddle.corpus.store import CorpusStore
 from tests.helpers.corpus_rows import rows_of
+from tests.helpers.folder_locks import is_locked
 from tests.unit.corpus.corpora import embed, put, texts_searchable
 
 
@@ -105,6 +108,49 @@ def test_a_corpus_in_use_is_not_replaced(filled, tmp_path):
     with pytest.raises(InputError, match="another process uses it"):
         restore(tmp_path / "copy.sqlite", filled.place.work, replaces=True)
     assert len(texts_searchable(filled)) == 2
+
+
+def test_a_corpus_that_is_opened_during_the_copy_stays_as_it_is(filled, tmp_path, monkeypatch):
+    copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
+    back_up(filled.place.work, copy)
+    restore(copy, other)
+    (other / "index").mkdir()
+    opened = []
+
+    def opened_meanwhile(database):
+        opened.append(CorpusStore.open(other))
+        return check_corpus(database)
+
+    monkeypatch.setattr(backup, "check_corpus", opened_meanwhile)
+    with pytest.raises(InputError, match="another process uses it"):
+        restore(copy, other, replaces=True, derived=[other / "index"])
+    put(opened[0], "b", "what comes later")
+    embed(opened[0])
+    opened[0].close()
+    assert (other / "index").exists()
+    assert not list(other.glob("*.part*"))
+    with CorpusStore.open(other) as store:
+        assert texts_searchable(store) == ["the first", "the second", "what comes later"]
+
+
+def test_opening_and_replacing_a_corpus_wait_for_each_other(filled, tmp_path, monkeypatch):
+    copy, other = tmp_path / "copy.sqlite", tmp_path / "other"
+    back_up(filled.place.work, copy)
+    restore(copy, other)
+    locked = []
+
+    def derived():
+        locked.append(is_locked(other))
+        yield from ()
+
+    def look(connection, path):
+        locked.append(is_locked(other))
+
+    restore(copy, other, replaces=True, derived=derived())
+    monkeypatch.setattr(schema, "check_version", look)
+    CorpusStore.open(other).close()
+    assert locked == [True, True]
+    assert not is_locked(other)
 
 
 def test_a_damaged_corpus_is_not_copied(filled, tmp_path):
