@@ -73,7 +73,8 @@ class Workflow:
     def content(self) -> "Content":
         """All that its answers depend on: equal for workflows that were built alike."""
         nodes = tuple(self.nodes.items())
-        return Content((self.name, nodes, self.edges, self.branches, self.entries, self.inputs))
+        ends = (self.entries, self.outputs, self.max_steps)
+        return Content((self.name, nodes, self.edges, self.branches, self.inputs, *ends))
 
     @cached_property
     def successors(self) -> Mapping[NodeId, tuple[NodeId, ...]]:

@@ -16,7 +16,7 @@ from heddle.runtime.answer_cache import AnswerCacheLimits
 from heddle.runtime.events import Retrieved, TokenDelta
 from heddle.runtime.receipt import LookupOutcome
 from heddle.workflow.caching.answer_caching import Caching, cached
-from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.ragraph import END, RAGraph
 from tests.helpers.fake_ports import Bench, hits_of
 
 NEAR = 0.9
@@ -232,6 +232,31 @@ def test_a_workflow_with_another_prompt_shares_nothing_and_an_equal_one_does(cor
     assert outcome("{tone} {docs}{query}!", "dry") is LookupOutcome.MISS
     assert outcome("{tone} {docs}{query}", "warm") is LookupOutcome.MISS
     assert outcome("{tone} {docs}{query}", ["dry"]) is LookupOutcome.UNUSED
+
+
+def test_workflows_that_end_at_other_nodes_share_nothing(corpus):
+    def outcome(*ends):
+        graph = RAGraph("two").add_retrieval("find", topk=2)
+        graph.add_generation("long", "{docs}{query}", output="long")
+        graph.add_generation("short", "{docs}Shortly: {query}", output="short")
+        graph.add_join("both", ["short"], "joined").add_answer_cache()
+        for end in ends:
+            graph.add_edge(end, END)
+        return corpus.outcome(graph.compile())
+
+    assert outcome("long", "short", "both") is LookupOutcome.MISS
+    assert outcome("long", "both") is LookupOutcome.MISS
+    assert outcome("long", "both") is LookupOutcome.EQUAL
+
+
+def test_workflows_of_other_step_limits_share_nothing(corpus):
+    def outcome(max_steps):
+        graph = RAGraph("mine", max_steps=max_steps).add_retrieval("find", topk=2)
+        graph.add_generation("answer", "{docs}{query}").add_answer_cache()
+        return corpus.outcome(graph.compile())
+
+    assert outcome(9) is LookupOutcome.MISS
+    assert outcome(8) is LookupOutcome.MISS
 
 
 def test_a_drawn_answer_is_neither_kept_nor_taken(corpus):
