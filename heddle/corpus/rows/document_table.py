@@ -10,7 +10,7 @@ from heddle.core.search_scope import Metadata
 from heddle.corpus.chunking import TextChunk
 from heddle.corpus.document import Document, DocumentKey
 from heddle.corpus.records import PutOutcome
-from heddle.corpus.rows import twins
+from heddle.corpus.rows import meta_table, twins
 from heddle.corpus.rows.checksums import chunk_checksum
 from heddle.corpus.rows.chunk_check import all_damaged, find_damaged
 from heddle.corpus.rows.connection import Connection
@@ -27,6 +27,7 @@ class Version:
     version: int
     sha256: str
     source: str
+    file: str
     scan: int
     is_live: bool
     collection: str
@@ -36,17 +37,21 @@ class Version:
         """Whether it is a text in a collection, cut in this way."""
         return (self.sha256, self.collection, self.chunking) == (sha256, collection, chunking)
 
+    def is_in(self, document: Document) -> bool:
+        """Whether it comes from the place that a document names."""
+        return (self.source, self.file) == (document.source, document.file)
+
 
 def versions(connection: Connection, key: DocumentKey) -> tuple[Version, ...]:
     """Return the versions of a document, the newest first: pending before live."""
     rows = connection.execute(
-        "SELECT version, sha256, source, scan, status, collection, chunking FROM documents"
+        "SELECT version, sha256, source, file, scan, status, collection, chunking FROM documents"
         " WHERE tenant = ? AND id = ? ORDER BY version DESC",
         key,
     )
     return tuple(
-        Version(version, sha256, source, scan, status == "live", collection, chunking)
-        for version, sha256, source, scan, status, collection, chunking in rows
+        Version(version, sha256, source, file, scan, status == "live", collection, chunking)
+        for version, sha256, source, file, scan, status, collection, chunking in rows
     )
 
 
@@ -65,9 +70,9 @@ def put(
     done, and the new version; its chunks have the vectors of equal chunks.
 
     A pending version that it replaces was never searchable and just goes. If the text is back
-    to the live version's, the pending one goes. Metadata is replaced at once. In another collection
-    the same text is a new version with chunks of its own: KV that was computed within the former
-    collection goes with the old ones. So has a text that is cut in another way.
+    to the live version's, the pending one goes. Metadata and the file are replaced at once. In
+    another collection the same text is a new version with chunks of its own: KV that was computed
+    within the former collection goes with the old ones. So has a text that is cut in another way.
 
     Args:
         connection: inside a write transaction.
@@ -75,13 +80,16 @@ def put(
         chunks: its pieces.
         scan: the number of the indexing run, 0 = none.
         chunking: how it was cut.
-        revision: what vectors carry that become searchable because metadata changes.
+        revision: what vectors carry that become searchable because metadata changes; the corpus
+            has it afterwards where a document that can be found comes from another file.
     """
     stored = versions(connection, document.key)
     if stored:
         _check_owner(connection, document, stored, scan)
         if scan:  # a later run may be ahead, and deletes documents of the file that it has not seen
             scan = max(scan, *(version.scan for version in stored))
+        if any(version.is_live and not version.is_in(document) for version in stored):
+            meta_table.write(connection, "revision", revision)  # a search now names another file
         connection.execute(
             "UPDATE documents SET scan = ?, source = ?, file = ? WHERE tenant = ? AND id = ?",
             (scan, document.source, document.file, *document.key),

@@ -158,6 +158,21 @@ def test_outcomes_of_putting(store):
     assert store.documents.put_document(two, chunks("two")) is PutOutcome.CHANGED
 
 
+def test_the_revision_rises_when_a_document_comes_from_another_file(store):
+    def put_from(name):
+        one = replace(document("a", source=f"docs/{name}"), file=name)
+        store.documents.put_document(one, chunks("one"))
+
+    put_from("old.md")
+    embed(store)
+    before = store.revision
+    put_from("old.md")
+    assert store.revision == before
+    put_from("new.md")
+    assert store.revision == before + 1
+    assert [p.place.file for p in store.passages(store.vector_ids())] == ["new.md"]
+
+
 def test_a_document_without_chunks_is_refused_and_its_batch_undone(store):
     with pytest.raises(InputError, match="'b' has no text"):
         store.documents.put_documents([(document("a"), chunks("one")), (document("b"), ())])
