@@ -96,29 +96,45 @@ def hand_over(connection: Connection, version: int, revision: int) -> None:
         " AND same_as IN (SELECT chunk_id FROM chunks WHERE version = ?) GROUP BY same_as",
         (version, version),
     ).fetchall()
-    givers = ((heir, _sound_giver(connection, found)) for heir, found in heirs)
-    _copy_vectors(connection, givers, revision)
-    # The heir is a twin of its own for a moment, so that its version's other rows stay as they are.
-    connection.executemany(
-        "UPDATE chunks SET same_as = ? WHERE same_as = ? AND version <> ?",
-        ((heir, before, version) for heir, before in heirs),
-    )
-    connection.executemany(
-        "UPDATE chunks SET same_as = NULL WHERE chunk_id = ?", ((heir,) for heir, _ in heirs)
-    )
+    _succeed(connection, heirs, "version <> ?", version, revision)
 
 
 def separate(connection: Connection, version: int, revision: int) -> None:
     """Let a live version have no twins elsewhere and be none: its metadata is about to change."""
     hand_over(connection, version, revision)
-    twins = connection.execute(
-        "SELECT chunk_id, same_as FROM chunks WHERE version = ? AND same_as IS NOT NULL"
-        " AND same_as NOT IN (SELECT chunk_id FROM chunks WHERE version = ?)",
+    heirs = connection.execute(
+        "SELECT min(chunk_id), same_as FROM chunks WHERE version = ? AND same_as IS NOT NULL"
+        " AND same_as NOT IN (SELECT chunk_id FROM chunks WHERE version = ?) GROUP BY same_as",
         (version, version),
     ).fetchall()
-    _copy_vectors(connection, twins, revision)
+    _succeed(connection, heirs, "version = ?", version, revision)
+
+
+def _succeed(
+    connection: Connection,
+    heirs: Sequence[tuple[int, int]],
+    taken_along: str,
+    version: int,
+    revision: int,
+) -> None:
+    """Let twins be found, each with the other twins in some versions as its own.
+
+    Args:
+        connection: inside a write transaction.
+        heirs: the twins, each with the chunk that is found for it so far.
+        taken_along: which versions' twins, as a condition with a place for `version`.
+        version: the version in it.
+        revision: what the vectors carry.
+    """
+    givers = ((heir, _sound_giver(connection, found)) for heir, found in heirs)
+    _copy_vectors(connection, givers, revision)
+    # The heir is a twin of its own for a moment, so that its version's other rows stay as they are.
     connection.executemany(
-        "UPDATE chunks SET same_as = NULL WHERE chunk_id = ?", ((twin,) for twin, _ in twins)
+        f"UPDATE chunks SET same_as = ? WHERE same_as = ? AND {taken_along}",
+        ((heir, before, version) for heir, before in heirs),
+    )
+    connection.executemany(
+        "UPDATE chunks SET same_as = NULL WHERE chunk_id = ?", ((heir,) for heir, _ in heirs)
     )
 
 

@@ -110,6 +110,16 @@ def test_a_filter_finds_the_document_that_it_asks_for(store):
     assert [p.document_id for p in store.passages(allowed.tolist())] == ["c"]
 
 
+def test_after_a_change_of_metadata_equal_chunks_of_a_document_are_found_once(store):
+    put(store, "a", "same", lang="en")
+    put(store, "b", "same", "only b", "same", lang="en")
+    embed(store)
+    put(store, "b", "same", "only b", "same", lang="de")
+    assert sorted(found(store)) == [("a", "same", 0), ("b", "only b", 0), ("b", "same", 1)]
+    store.documents.delete_document("b")
+    assert found(store) == [("a", "same", 0)]
+
+
 def test_the_metadata_of_a_twin_changes(store):
     put(store, "a", "same", lang="en")
     put(store, "b", "same", lang="en")
