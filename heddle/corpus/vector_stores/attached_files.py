@@ -148,13 +148,19 @@ class AttachedFiles:
             return _batch(connection, tenant, store_id, batch_id)
 
     def cancel(self, tenant: str, store_id: str, batch_id: str) -> FileBatch | None:
-        """Index those files of a batch no more that are not done; return the batch."""
+        """Index those files of a batch no more that are not done; return the batch.
+
+        One that was complete before the batch put it in again is complete as before: its text is
+        the same.
+        """
         with self._database.write() as connection:
             if _batch(connection, tenant, store_id, batch_id) is None:
                 return None
             connection.execute("UPDATE file_batches SET is_cancelled = 1 WHERE id = ?", (batch_id,))
             connection.execute(
-                "UPDATE store_files SET state = 'cancelled' WHERE state = 'in_progress'"
+                "UPDATE store_files"
+                " SET state = CASE WHEN bytes > 0 THEN 'completed' ELSE 'cancelled' END"
+                " WHERE state = 'in_progress'"
                 " AND number IN (SELECT number FROM batch_files WHERE batch_id = ?)",
                 (batch_id,),
             )

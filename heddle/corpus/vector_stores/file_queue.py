@@ -11,7 +11,7 @@ class FileQueue:
     """The files in progress, the oldest first. Each method is one transaction.
 
     A file leaves it as completed, failed or cancelled, or with its store. Documents of a file that
-    has left it are deleted when its indexing ends.
+    has left it are deleted when its indexing ends, unless it is complete as before.
 
     Args:
         database: the corpus's.
@@ -65,7 +65,10 @@ class FileQueue:
         """
         with self._database.write() as connection:
             attempts = _attempts(connection, file)
-            _delete_from(connection, file, 0 if attempts is None else documents)
+            if attempts is not None:
+                _delete_from(connection, file, documents)
+            elif not _is_completed(connection, file):
+                _delete_from(connection, file, 0)
             is_wanted = attempts == file.attempts
             if is_wanted:
                 connection.execute(
@@ -75,9 +78,13 @@ class FileQueue:
         return is_wanted
 
     def fail(self, file: AttachedFile, kind: FailureKind, why: str) -> None:
-        """Say that a file can't be in its store, and delete what is there of it."""
+        """Say that a file can't be in its store, and delete what is there of it.
+
+        One whose batch was cancelled meanwhile stays, where it was complete before.
+        """
         with self._database.write() as connection:
-            _delete_from(connection, file, 0)
+            if not _is_completed(connection, file):
+                _delete_from(connection, file, 0)
             connection.execute(
                 "UPDATE store_files SET state = 'failed', failure_kind = ?, failure = ?, bytes = 0"
                 " WHERE number = ? AND state = 'in_progress'",
@@ -104,6 +111,13 @@ def _attempts(connection: Connection, file: AttachedFile) -> int | None:
         (file.number,),
     ).fetchone()
     return None if row is None else int(row[0])
+
+
+def _is_completed(connection: Connection, file: AttachedFile) -> bool:
+    row = connection.execute(
+        "SELECT 1 FROM store_files WHERE number = ? AND state = 'completed'", (file.number,)
+    ).fetchone()
+    return row is not None
 
 
 def _delete_from(connection: Connection, file: AttachedFile, number: int) -> None:

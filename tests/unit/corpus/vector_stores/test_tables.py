@@ -13,8 +13,8 @@ from heddle.corpus.store import CorpusStore
 from heddle.corpus.vector_stores import attached_files, uploads, vector_stores
 from heddle.corpus.vector_stores.document_names import StoredAt, document_id, place_of
 from heddle.corpus.vector_stores.paging import PageRequest
-from heddle.corpus.vector_stores.records import FileCounts, FileState
-from tests.unit.corpus.corpora import STAMP, embed, put
+from heddle.corpus.vector_stores.records import FailureKind, FileCounts, FileState
+from tests.unit.corpus.corpora import STAMP, embed, put, texts_searchable
 
 NOW_S = 1_700_000_000
 
@@ -107,6 +107,38 @@ def test_a_file_put_in_again_while_it_is_indexed_is_indexed_again(store: CorpusS
     again = store.file_queue.begin()
     assert again.attributes == {"n": 2}
     assert store.file_queue.complete(again, 1, 10)
+
+
+@pytest.mark.parametrize("ends_as", ["unbegun", "unwanted", "failed"])
+def test_a_complete_file_stays_when_the_batch_that_puts_it_in_again_is_cancelled(
+    store: CorpusStore, ends_as: str
+):
+    store.set_embedder(STAMP)
+    files, queue, store_id, file_id = (
+        store.attached_files,
+        store.file_queue,
+        made(store, tenant=""),
+        sent(store, tenant=""),
+    )
+    files.attach("", store_id, {file_id: {}}, now_s=NOW_S)
+    first = queue.begin()
+    assert first is not None
+    put(store, document_id(store_id, file_id, 0), "what it says")
+    embed(store)
+    queue.complete(first, 1, 10)
+    batch = files.attach("", store_id, {file_id: {}}, now_s=NOW_S)
+    begun = None if ends_as == "unbegun" else queue.begin()
+    stopped = files.cancel("", store_id, batch.id)
+    if begun is not None and ends_as == "unwanted":
+        assert not queue.complete(begun, 0, 0)
+    elif begun is not None:
+        queue.fail(begun, FailureKind.SERVER_ERROR, "the embedder is away")
+    assert stopped is not None
+    assert stopped.counts == FileCounts(completed=1)
+    found = files.find("", store_id, file_id)
+    assert found is not None
+    assert (found.state, found.bytes) == (FileState.COMPLETED, 10)
+    assert texts_searchable(store) == ["what it says"]
 
 
 def test_a_file_that_any_server_has_deleted_gets_no_more_documents(
