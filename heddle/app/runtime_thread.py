@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from heddle.core.errors import HeddleError
+from heddle.core.errors import HeddleError, WorkflowError
 
 T = TypeVar("T")
 
@@ -35,7 +35,13 @@ class RuntimeThread:
 
         Raises:
             HeddleError: the thread is shut.
+            WorkflowError: the caller runs on this thread itself, as a workflow function does.
         """
+        if threading.current_thread() is self._thread:
+            raise WorkflowError(
+                "a call of the server in a workflow function, callable edge or pass would wait for "
+                "itself: call it in a tool (rag.tool, add_tool)"
+            )
         with self._lock:
             if self._is_shut:
                 raise HeddleError("the server is closed")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from heddle.app.runtime_thread import RuntimeThread
-from heddle.core.errors import HeddleError, InputError
+from heddle.core.errors import HeddleError, InputError, WorkflowError
 
 
 @pytest.fixture
@@ -32,6 +32,25 @@ def test_a_call_raises_what_its_work_raised(thread: RuntimeThread) -> None:
 
     with pytest.raises(InputError, match="no"):
         thread.call(refuse)
+    assert thread.call(lambda: 3) == 3
+
+
+def test_a_call_by_the_thread_s_own_work_is_refused_and_the_thread_goes_on(
+    thread: RuntimeThread,
+) -> None:
+    ended = threading.Event()
+    refusals: list[str] = []
+
+    def call_again() -> None:
+        try:
+            thread.call(lambda: None)
+        except WorkflowError as error:
+            refusals.append(str(error))
+        ended.set()
+
+    thread.post(call_again)
+    assert ended.wait(30)
+    assert "would wait for itself: call it in a tool (rag.tool, add_tool)" in refusals[0]
     assert thread.call(lambda: 3) == 3
 
 
