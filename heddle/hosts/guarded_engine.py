@@ -2,23 +2,25 @@
 
 import logging
 import math
+from typing import Final
 
 from heddle.core.commands import TURN_S, Admit, Cancel, Command, Steer
 from heddle.core.errors import Unreachable
-from heddle.core.frames import TERMINAL, Event, Failed, Frame
+from heddle.core.frames import TERMINAL, Event, Failed, Frame, Progress
 from heddle.core.ports import SteppedEngine
 from heddle.hosts.live_tasks import LiveTasks
 
+_EVENTS: Final = (Progress, *TERMINAL)
 _log = logging.getLogger(__name__)
 
 
 class GuardedEngine:
     """Drives one SteppedEngine and numbers its frames.
 
-    Engines turn their own failures into events; this is the net below them. A step that raises
-    fails every live task, cancels them inside the engine, and the engine goes on with the next
-    ones. An engine that raises with nothing to do is left alone until its next command, so a
-    broken one can't spin.
+    Engines turn their own failures into events; this is the net below them. A step that raises,
+    or returns no frame, fails every live task, cancels them inside the engine, and the engine goes
+    on with the next ones. An engine that raises with nothing to do is left alone until its next
+    command, so a broken one can't spin.
 
     Args:
         engine: the engine.
@@ -75,11 +77,13 @@ class GuardedEngine:
         had_tasks = len(self._live) > 0
         try:
             frame = self.engine.step(now_s, self._budget_s)
+            events = _events(frame)
         except Exception as error:
             _log.exception("engine %s: a step raised", self.engine.name)
             self._stalled = not had_tasks
             return self._failed_step(error)
-        events = self._without_abandoned(frame.events) if self._abandoned else frame.events
+        if self._abandoned:
+            events = self._without_abandoned(events)
         self._live.answered(events)
         self._number += 1
         return frame._replace(events=events, number=self._number)
@@ -120,6 +124,20 @@ class GuardedEngine:
     def _frame(self, events: tuple[Failed, ...]) -> Frame:
         self._number += 1
         return Frame(self.engine.name, self._epoch, 0.0, events, number=self._number)
+
+
+def _events(frame: object) -> tuple[Event, ...]:
+    """Return the events of what a step returned.
+
+    Raises:
+        TypeError: it is no frame, or something else stands among its events.
+    """
+    if not isinstance(frame, Frame):
+        raise TypeError(f"step returned {frame!r:.40}, which is no Frame")
+    for event in frame.events:
+        if not isinstance(event, _EVENTS):
+            raise TypeError(f"step returned a Frame with {event!r:.40}, which is no event")
+    return tuple(frame.events)
 
 
 def _words(error: Exception) -> str:
