@@ -1,5 +1,6 @@
 """What users add to a server: passes and engines of their own, checked before anything starts."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -174,6 +175,11 @@ def _check_engine(place: str, own: OwnEngine) -> None:
     _check_count(f"{place}.credits_total", own.credits_total)
     if not hasattr(type(engine), "has_work") and not hasattr(engine, "has_work"):
         raise ConfigError(f"{place}.has_work is missing: say whether a step would do something")
+    if callable(inspect.getattr_static(engine, "has_work", None)):
+        raise ConfigError(
+            f"{place}.has_work must be a property: write @property above it; a method counts as "
+            "true, so the engine would be stepped without end"
+        )
     for name in _STEPPED:
         if not callable(getattr(engine, name, None)):
             raise ConfigError(

@@ -86,6 +86,11 @@ def test_two_of_a_name_are_refused():
         Extensions.of([], [engine(), engine()])
 
 
+class AsksByMethod(EchoEngine):
+    def has_work(self):
+        return False
+
+
 LLM = frozenset({PrimitiveKind.PREFILLING})
 
 
@@ -97,6 +102,7 @@ LLM = frozenset({PrimitiveKind.PREFILLING})
         (engine(kinds=LLM), r"kinds has PREFILLING; .* TOOL\. A model that writes is"),
         (engine(kinds=frozenset({"tool"})), r"engines\[0\].kinds has tool"),
         (engine(step=None), r"engines\[0\].step is missing: an engine has"),
+        (AsksByMethod("echo", 1, EchoSettings()), r"engines\[0\].has_work must be a property"),
         (OwnEngine(engine(), 0), r"engines\[0\].credits_total must be an integer from 1 to 4096"),
         (OwnEngine(engine(), True), r"engines\[0\].credits_total must be"),
         (port(credits=64), r"engines\[0\].credits must be a Credits, got 64"),
