@@ -20,7 +20,10 @@ Edge = tuple[NodeId, NodeId]
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the user drew; `branches` hold (source, callable, declared targets or None)."""
+    """What the user drew; `branches` hold (source, callable, declared targets or None).
+
+    `indexed` are the inputs that an add_documents node of an earlier part has written.
+    """
 
     name: str
     nodes: Mapping[NodeId, Node]
@@ -30,6 +33,7 @@ class Draft:
     branches: tuple[tuple[NodeId, Chooser, tuple[NodeId, ...] | None], ...]
     inputs: frozenset[str]
     max_steps: int
+    indexed: frozenset[str] = frozenset()
 
     @property
     def is_drawn(self) -> bool:
@@ -149,12 +153,12 @@ def _check_decode_retrievals(draft: Draft, writers: Mapping[str, NodeId]) -> Non
 def _check_within(draft: Draft, writers: Mapping[str, NodeId]) -> None:
     for node in draft.nodes.values():
         slot = node.within if isinstance(node, RetrievalNode) else None
-        if slot is None or slot in draft.inputs:
+        if slot is None or slot in draft.indexed:
             continue
         if slot not in writers or not isinstance(draft.nodes[writers[slot]], DocumentsNode):
             raise WorkflowError(
                 f"retrieval node {node.id!r}: within={slot!r} must be the output of an "
-                "add_documents node"
+                "add_documents node, in a function what rag.index gave"
             )
 
 

@@ -68,7 +68,7 @@ class FunctionParts:
 
 
 def _following(before: Workflow, part: RAGraph) -> Workflow:
-    compiled = part.compile()
+    compiled = part.compile(before.nodes.values())
     if before.change is not None:
         compiled = before.change(compiled)
     nodes = {**before.nodes, **compiled.nodes}

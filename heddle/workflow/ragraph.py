@@ -1,7 +1,7 @@
 """RAGraph: the workflow builder of HedraRAG's Listing 1."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -414,13 +414,16 @@ class RAGraph:
         """What was added, by id."""
         return self._nodes
 
-    def compile(self) -> Workflow:
+    def compile(self, earlier: Iterable[Node] = ()) -> Workflow:
         """Check the graph and return it frozen.
+
+        `earlier` are the nodes before it, where it is a later part of a workflow function.
 
         Raises:
             WorkflowError: an unknown placeholder or node, an unreachable node, no way to END,
                 two writers of one slot, or a static loop; the message names the node.
         """
+        reads = {DOCUMENTS} if _indexed(self._nodes.values()) else set()
         draft = Draft(
             name=self.name,
             nodes=dict(self._nodes),
@@ -432,8 +435,9 @@ class RAGraph:
                 if not isinstance(s, Endpoint) and not isinstance(t, Endpoint)
             ),
             branches=tuple(self._branches),
-            inputs=frozenset(_question(i) for i in self.inputs) | {"query"} | self._documents(),
+            inputs=frozenset(_question(i) for i in self.inputs) | {"query"} | reads,
             max_steps=self.max_steps,
+            indexed=_indexed(earlier),
         )
         # Submitting a graph again and again must not check it again and again.
         key = draft, self._cache
@@ -444,11 +448,6 @@ class RAGraph:
                 workflow = with_cache(workflow, self._cache)
             self._compiled = key, workflow
         return self._compiled[1]
-
-    def _documents(self) -> frozenset[str]:
-        """Return the input of the request's documents, if a node reads it."""
-        reads = any(isinstance(node, DocumentsNode) for node in self._nodes.values())
-        return frozenset({DOCUMENTS} if reads else ())
 
     def _add(self, node: Node) -> None:
         self._check_new(node.id, node.output)
@@ -465,6 +464,11 @@ class RAGraph:
                 f"node {node!r}: output {output!r} must be a plain name "
                 f"other than {', '.join(sorted(RESERVED))}"
             )
+
+
+def _indexed(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the slots of a request's documents, once they are embedded."""
+    return frozenset(node.output for node in nodes if isinstance(node, DocumentsNode))
 
 
 def _default_slot(node: NodeId) -> str:

@@ -120,6 +120,26 @@ def test_a_search_within_needs_the_slot_of_documents():
         searching(hybrid=True)
 
 
+def test_a_search_within_an_input_is_refused():
+    graph = RAGraph("bad", inputs=("found",)).add_documents("index")
+    graph.add_retrieval("find", within="found")
+    with pytest.raises(WorkflowError, match="within='found' must be the output of an add_docum"):
+        graph.compile()
+
+
+def test_a_function_that_searches_within_what_it_has_not_indexed_ends_with_an_error():
+    @as_workflow
+    async def unindexed(rag: Calls, query: Deferred, documents: Deferred) -> Deferred:
+        return await rag.retrieve(query, within=documents)
+
+    bench = Bench()
+    error = bench.submit(unindexed.compile(), {"query": "why", "documents": own("a")}).error
+    assert isinstance(error, WorkflowError)
+    assert "within='documents' must be the output of an add_documents node" in str(error)
+    assert "in a function what rag.index gave" in str(error)
+    bench.assert_idle()
+
+
 def test_a_function_searches_in_the_documents_of_its_request():
     @as_workflow
     async def own_docs(rag: Calls, query: Deferred, documents: Deferred) -> Deferred:
