@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from math import isfinite
+from numbers import Real
 
 import numpy as np
 
@@ -72,7 +73,7 @@ def _hits_problem(payload: SearchPayload, hits: Hits) -> str:
 def _scores_problem(field: str, scores: Sequence[float], rows: int) -> str:
     if len(scores) != rows:
         return f"{field} has {len(scores)} scores for {rows} passages"
-    if not all(isinstance(s, int | float) and isfinite(s) for s in scores):
+    if not all(isinstance(s, Real) and isfinite(s) for s in scores):
         return f"{field} has a value that is no finite number"
     return ""
 

@@ -49,6 +49,8 @@ def _scored(
     if len(scores) != len(passages):
         raise InternalError(f"node {node!r}: {len(passages)} passages got {len(scores)} scores")
     receipt.passages_read += len(passages)
+    # An own engine's scores may be NumPy's, which JSON has no form for.
     return tuple(
-        replace(passage, score=score) for passage, score in zip(passages, scores, strict=True)
+        replace(passage, score=float(score))
+        for passage, score in zip(passages, scores, strict=True)
     )

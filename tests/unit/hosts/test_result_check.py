@@ -25,6 +25,7 @@ GOOD = [
     (PrimitiveKind.EMBEDDING, EmbedPayload(("a",)), Vectors(np.ones((1, 4), np.float32))),
     (PrimitiveKind.SEARCHING, SEARCH, Hits(LABELS, DISTANCES)),
     (PrimitiveKind.RERANKING, RANK, Reranked((1.0, 0.5))),
+    (PrimitiveKind.RERANKING, RANK, Reranked((np.float32(1.0), np.int64(2)))),
     (PrimitiveKind.EXTRACTING, EXTRACT, Extracted((Quote(0, 2, 6, 1.0),), (1.0, 0.0))),
     (PrimitiveKind.TOOL, ToolPayload(len, ("a",)), ToolResult(1)),
 ]
@@ -46,6 +47,8 @@ def test_every_kind_that_can_be_checked_is_tried():
         (PrimitiveKind.RERANKING, EXTRACT, Reranked((1.0,)), "no payload of kind reranking"),
         (PrimitiveKind.RERANKING, RANK, Reranked((1.0,)), "1 scores for 2 passages"),
         (PrimitiveKind.RERANKING, RANK, Reranked((1.0, float("nan"))), "no finite number"),
+        (PrimitiveKind.RERANKING, RANK, Reranked((1.0, np.float32("inf"))), "no finite number"),
+        (PrimitiveKind.RERANKING, RANK, Reranked((1.0, "2")), "no finite number"),
         (PrimitiveKind.SEARCHING, SEARCH, Hits(LABELS[:1], DISTANCES[:1]), "Hits.labels has 1"),
         (PrimitiveKind.SEARCHING, SEARCH, Hits(LABELS, DISTANCES[:, :1]), "Hits.distances"),
         (PrimitiveKind.SEARCHING, SEARCH, Hits(LABELS, DISTANCES * np.nan), "is no number"),

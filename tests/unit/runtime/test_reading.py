@@ -1,5 +1,8 @@
 """Passages that a model reads: quoted from, and put into another order."""
 
+import json
+
+import numpy as np
 import pytest
 
 from heddle.core.errors import ConfigError, EngineError, InternalError
@@ -110,6 +113,16 @@ def test_reranked_passages_are_shown_the_best_first(bench, ranking):
     assert [[p.chunk_id for p in order] for order in orders] == [[3, 4, 5], [5, 4]]
     assert call.answer.receipt.passages_read == 3
     bench.assert_idle()
+
+
+def test_the_scores_of_an_engine_that_answers_with_numpy_s_are_plain_numbers(bench, ranking):
+    bench.reading.holds = lambda task: True
+    call = bench.submit(ranking)
+    [task] = bench.reading.tasks()
+    scores = tuple(map(np.float32, (1.5, 0.5, 2.5)))
+    bench.reading.answer(task.task_id, Reranked(scores))
+    bench.cycle()
+    assert json.dumps([p.score for p in call.answer.passages]) == "[2.5, 1.5]"
 
 
 def test_rounds_of_a_loop_collect_reranked_passages(bench):
