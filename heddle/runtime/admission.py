@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from heddle.core.errors import Busy, InputError
 from heddle.runtime.answer_cache import AnswerCacheLimits
+from heddle.workflow.template import QUESTION
 from heddle.workflow.workflow import Workflow
 
 SMOOTHING = 0.1
@@ -74,7 +75,7 @@ class Admission:
         """Refuse inputs that a workflow can't be run with.
 
         Raises:
-            InputError: an input is missing, unknown, empty or too long.
+            InputError: an input is missing, unknown or too long, or the question is empty.
         """
         if missing := workflow.inputs - set(inputs):
             raise InputError(f"workflow {workflow.name!r} needs {', '.join(sorted(missing))}")
@@ -85,16 +86,20 @@ class Admission:
             )
         for slot, value in inputs.items():
             if isinstance(value, str):
-                check_input_text(value, slot, self.limits.question_chars_max)
+                may_be_empty = slot != QUESTION  # as a history is, before the first turn
+                check_input_text(
+                    value, slot, self.limits.question_chars_max, may_be_empty=may_be_empty
+                )
 
 
-def check_input_text(text: str, name: str, chars_max: int) -> None:
+def check_input_text(text: str, name: str, chars_max: int, *, may_be_empty: bool = False) -> None:
     """Refuse a text that no workflow can be asked.
 
     Raises:
-        InputError: it is empty or too long; the message begins with `name`.
+        InputError: it is too long, or empty unless it `may_be_empty`; the message begins with
+            `name`.
     """
-    if not text.strip():
+    if not may_be_empty and not text.strip():
         raise InputError(f"{name} is empty: ask something")
     if len(text) > chars_max:
         raise InputError(

@@ -186,7 +186,8 @@ class Runtime:
         While `awaits_end_alone` is true, texts come in larger pieces.
 
         Raises:
-            InputError: an input is missing, unknown, empty or too long, or it has ended lanes.
+            InputError: an input is missing, unknown or too long, the question is empty, or it has
+                ended lanes.
             Busy: too many requests are in flight; nothing was started.
             ConfigError: no engine carries out a primitive the workflow needs.
         """

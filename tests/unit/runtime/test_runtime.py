@@ -235,6 +235,14 @@ class TestInputs:
             bench.submit(search, {"query": text})
         bench.assert_idle()
 
+    def test_an_input_other_than_the_question_may_be_empty_but_not_endless(self):
+        graph = RAGraph("chat", inputs=("history",)).add_generation("answer", "{history}{query}")
+        bench = Bench()
+        assert bench.submit(graph.compile(), {"query": "why", "history": ""}).answer.text
+        with pytest.raises(InputError, match="history has 32,769 characters"):
+            bench.submit(graph.compile(), {"query": "why", "history": "x" * 32_769})
+        bench.assert_idle()
+
     def test_a_deadline_must_be_positive(self, bench, search):
         with pytest.raises(InputError, match="deadline_s"):
             bench.submit(search, deadline_s=0.0)
