@@ -111,9 +111,15 @@ def check_writes(workflow: Workflow, writing: Writing) -> None:
     """Refuse settings that a request names for a workflow without a generation at its end.
 
     Raises:
-        InputError: there is none; the message names the settings.
+        InputError: there is none, or none is known, as of a function; the message names the
+            settings.
     """
     named = [name for name in Writing.__match_args__ if getattr(writing, name) is not None]
+    if named and workflow.function is not None:
+        raise InputError(
+            f"{' and '.join(named)}: workflow {workflow.name!r} is a function, and its answer is "
+            "known only when it returns: give it to rag.generate"
+        )
     if named and not _writers(workflow):
         raise InputError(
             f"{' and '.join(named)}: no model writes the answer of workflow {workflow.name!r}: "

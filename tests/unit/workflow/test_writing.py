@@ -4,6 +4,7 @@ import pytest
 
 from heddle.core.errors import InputError
 from heddle.workflow.applications import flare
+from heddle.workflow.function import as_workflow
 from heddle.workflow.nodes import GenerationNode
 from heddle.workflow.presets import PRESETS, preset
 from heddle.workflow.ragraph import RAGraph
@@ -131,6 +132,17 @@ def test_what_is_written_later_is_no_placeholder():
     assert with_writing(workflow, Writing(prompt="{docs}{draft}")) is not workflow
     with pytest.raises(InputError, match=r"no value for \{end\}"):
         with_writing(workflow, Writing(prompt="{end}"))
+
+
+def test_a_function_refuses_them_and_says_where_they_belong():
+    @as_workflow
+    async def brief(rag, query):
+        return await rag.generate(query)
+
+    check_writes(brief.compile(), AS_IT_IS)
+    words = r"max_tokens: workflow 'brief' is a function, .*: give it to rag\.generate"
+    with pytest.raises(InputError, match=words):
+        check_writes(brief.compile(), Writing(max_tokens=5))
 
 
 def test_a_workflow_without_an_answering_generation_refuses_them():
