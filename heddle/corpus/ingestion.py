@@ -18,6 +18,7 @@ from heddle.corpus.store import CorpusStore
 BATCH_DOCUMENTS = 200  # one fsync for as many; a transaction stays well under a second
 BATCH_CHARS = 4_000_000
 DEFAULT_CHUNKING = Chunking()
+IN_PART = "; the documents before it are in, those behind it are not read"
 
 Batch = list[tuple[Document, tuple[TextChunk, ...]]]
 
@@ -74,11 +75,17 @@ class _Run:
     skipped: list[FileNote] = field(default_factory=list)
     failures: list[FileNote] = field(default_factory=list)
 
+    @property
+    def documents(self) -> int:
+        """How many were stored, or were there already."""
+        return sum(self.outcomes.values())
+
     def report_progress(self, path: Path) -> None:
         """Tell how far it is."""
-        documents = sum(self.outcomes.values())
         self.on_progress(
-            IngestProgress(str(path), self.files_done, self.files_total, documents, self.chunks)
+            IngestProgress(
+                str(path), self.files_done, self.files_total, self.documents, self.chunks
+            )
         )
 
 
@@ -139,10 +146,15 @@ def ingest_documents(
     with GuardedParser(limits) as parser:
         run = _Run(store, chunking, parser, store.runs.begin_scan(), len(files), on_progress)
         for path in files:
+            documents = run.documents
             try:
                 _ingest_file(run, path, todo.names[path])
             except InputError as error:
-                run.failures.append(FileNote.of(path, error))
+                note = FileNote.of(path, error)
+                is_in_part = run.documents > documents
+                run.failures.append(
+                    replace(note, reason=note.reason + IN_PART) if is_in_part else note
+                )
             run.files_done += 1
             run.report_progress(path)
     if prune:

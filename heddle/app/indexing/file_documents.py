@@ -101,7 +101,8 @@ def _documents(name: str, content: bytes, tenant: str) -> list[Document]:
                     own = document.id.replace(str(path), name)
                     found.append(replace(document, id=own, source="", file=name, tenant=tenant))
         except InputError as error:
-            raise InputError(str(error).replace(str(path), name)) from error
+            kept = "; nothing was stored" if found else ""
+            raise InputError(str(error).replace(str(path), name) + kept) from error
     if not found:
         raise InputError(f"{name}: no text in it")
     return found

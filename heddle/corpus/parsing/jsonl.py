@@ -29,11 +29,7 @@ def parse_jsonl(path: Path, limits: ParseLimits) -> Iterator[Document]:
     """
     for number, line in _lines(path, limits):
         if line.strip():
-            try:
-                document = _document(line, f"{path}, line {number}", path, number)
-            except InputError as error:
-                raise InputError(f"{error}; the lines behind it are not read: mend it") from error
-            yield document
+            yield _document(line, f"{path}, line {number}", path, number)
 
 
 def _lines(path: Path, limits: ParseLimits) -> Iterator[tuple[int, bytes]]:

@@ -343,8 +343,18 @@ def test_a_bad_line_keeps_what_stands_before_it_and_what_was_there(store, docs):
     report = ingest_documents(store, [docs])
     assert report.failures[0].path == str(docs / "a.jsonl")
     assert report.failures[0].reason.startswith("line 2: not JSON")
+    kept = "; the documents before it are in, those behind it are not read"
+    assert report.failures[0].reason.endswith(kept)
     embed(store)
     assert sorted(texts_searchable(store)) == ["new x", "text y"]
+
+
+def test_a_bad_first_line_is_not_said_to_leave_anything_in(store, docs):
+    (docs / "a.txt").write_text("text a")
+    (docs / "b.jsonl").write_text('oops\n{"id": "x", "text": "new x"}\n')
+    (failure,) = ingest_documents(store, [docs]).failures
+    assert failure.reason.startswith("line 1: not JSON")
+    assert "are in" not in failure.reason
 
 
 def test_an_empty_file(store, docs):

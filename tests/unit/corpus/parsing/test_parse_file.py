@@ -274,9 +274,8 @@ def test_a_bad_line_is_named_after_the_good_ones_before_it(tmp_path, line, reaso
     path.write_bytes(b'{"text": "good"}\n\n' + line + b'\n{"text": "never"}\n')
     documents = parse_file(path)
     assert next(documents).text == "good"
-    with pytest.raises(InputError, match=rf"a\.jsonl, line 3: {reason}") as refused:
+    with pytest.raises(InputError, match=rf"a\.jsonl, line 3: {reason}"):
         next(documents)
-    assert str(refused.value).endswith("; the lines behind it are not read: mend it")
 
 
 def test_half_a_character_in_json_is_replaced(tmp_path):
