@@ -3,6 +3,7 @@
 import importlib.util
 import inspect
 import sys
+import traceback
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +17,7 @@ from heddle.workflow.ready_made import READY_MADE, ready_made, unused_connectors
 from heddle.workflow.searches import with_searches
 from heddle.workflow.workflow import Workflow
 
+MODULE: Final = "heddle_workflow_file_"  # begins a name that no other module has
 WORKFLOW_HELP: Final = (
     f"one of {', '.join(READY_MADE)}, or FILE.py:NAME, a RAGraph or a workflow function"
 )
@@ -125,16 +127,26 @@ def _from_file(name: str) -> Workflow:
 def _module(name: str, path: Path) -> ModuleType:
     if not path.is_file():
         raise InputError(f"workflow {name!r}: there is no file {str(path)!r}")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    spec = importlib.util.spec_from_file_location(f"{MODULE}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"workflow {name!r}: {str(path)!r} is no Python file")
     module = importlib.util.module_from_spec(spec)
     # As for a script: what lies beside the file can be imported.
     sys.path.insert(0, str(path.parent.resolve()))
+    sys.modules[spec.name] = module  # where a dataclass looks its annotations up
     try:
         spec.loader.exec_module(module)
-    except HeddleError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise WorkflowError(f"workflow {name!r}: {type(error).__name__}: {error}") from error
+    except BaseException as error:  # the user's code may raise anything, or call sys.exit()
+        del sys.modules[spec.name]
+        if isinstance(error, HeddleError) or not isinstance(error, Exception | SystemExit):
+            raise
+        where = _line(error, spec.origin)
+        raise WorkflowError(f"workflow {name!r}{where}: {type(error).__name__}: {error}") from error
     return module
+
+
+def _line(error: BaseException, file: str | None) -> str:
+    """Return the newest line of a file that an error came through; empty where there is none."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == file]
+    return f", line {lines[-1]}" if lines else ""

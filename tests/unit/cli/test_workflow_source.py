@@ -1,5 +1,7 @@
 """A workflow by its name on the command line."""
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,6 +83,45 @@ def test_a_file_without_graphs(tmp_path: Path):
     (tmp_path / "none.py").write_text("x = 1")
     with pytest.raises(WorkflowError, match=r"'x' is no RAGraph and no workflow .*; there is none"):
         load_workflow(f"{tmp_path / 'none.py'}:x")
+
+
+ANNOTATED = """
+from __future__ import annotations
+from dataclasses import dataclass
+from heddle import RAGraph
+@dataclass
+class Settings:
+    topk: int = 2
+flow = RAGraph('annotated').add_retrieval('find', topk=Settings().topk)
+"""
+
+
+@pytest.mark.parametrize("name", ["annotated.py", "json.py"])  # json is a module of Python's
+def test_a_file_may_hold_a_dataclass_whose_annotations_are_texts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / name).write_text(ANNOTATED)
+    assert topks(load_workflow(f"{tmp_path / name}:flow")) == {"find": 2}
+    assert sys.modules["json"] is json
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("x = 1\n\ny = x + z", r", line 3: NameError: name 'z' is not defined"),
+        ("import sys\nsys.exit('no config')", r", line 2: SystemExit: no config"),
+        ("import topic_of_bad\n", r", line 1: KeyError: 'gone'"),
+        ("x = (", r": SyntaxError: .*line 1"),
+    ],
+)
+def test_a_file_that_raises_is_an_error_with_its_line(tmp_path: Path, code: str, words: str):
+    (tmp_path / "topic_of_bad.py").write_text("\n\nx = {}['gone']\n")
+    (tmp_path / "bad.py").write_text(code)
+    before = set(sys.modules)
+    with pytest.raises(WorkflowError, match=rf"bad\.py:flow'{words}"):
+        load_workflow(f"{tmp_path / 'bad.py'}:flow")
+    assert not any("bad" in name for name in set(sys.modules) - before)
 
 
 def test_connectors_are_functions_of_files(mine: str):
