@@ -55,9 +55,9 @@ def prompt_parts(parts: Iterable[ShownPart], store: ObjectStore, reader: str) ->
             found.append(part)
             continue
         value = resolve(part, store, reader)
-        passages = as_passages(value)
-        if passages:
-            found.extend(passages)
+        if as_passages(value):
+            assert isinstance(value, LISTS), "only a list holds passages"
+            found.extend(_shown_beside_passages(item) for item in value)
         elif isinstance(value, WHOLE):
             found.append(value)
         else:
@@ -100,8 +100,9 @@ def as_text(value: object) -> str:
     if isinstance(value, Passage):
         return value.render()
     if isinstance(value, tuple | list):
-        separator = "" if as_passages(value) else "\n"
-        return separator.join(as_text(item) for item in value)
+        if as_passages(value):
+            return "".join(as_text(_shown_beside_passages(item)) for item in value)
+        return "\n".join(as_text(item) for item in value)
     return str(value)
 
 
@@ -131,6 +132,11 @@ def as_passages(value: object) -> tuple[Passage, ...]:
 def passages_of(part: Read | None, store: ObjectStore, reader: str) -> tuple[Passage, ...]:
     """Return the passages of a read; None = nothing has written them, so there are none."""
     return () if part is None else as_passages(resolve(part, store, reader))
+
+
+def _shown_beside_passages(item: object) -> Passage | str:
+    """Return an item of a list that holds passages: a text in it ends its line."""
+    return item if isinstance(item, Passage) else f"{as_text(item)}\n"
 
 
 def _span(value: object, part: Read, reader: str) -> tuple[object, ...]:

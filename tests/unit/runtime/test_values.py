@@ -50,6 +50,12 @@ class TestPrompt:
     def test_an_empty_retrieval_is_an_empty_text(self):
         assert prompt_parts((Read("docs"),), store_of(docs=()), "n") == [""]
 
+    def test_a_list_of_texts_and_passages_is_shown_item_by_item(self):
+        notes = ("Note: a", PASSAGES[0], "b", PASSAGES[1])
+        found = prompt_parts((Read("k"),), store_of(k=notes), "n")
+        assert found == ["Note: a\n", PASSAGES[0], "b\n", PASSAGES[1]]
+        assert as_text(notes) == "".join(map(as_text, found))
+
     def test_a_list_is_shown_line_by_line(self):
         assert prompt_parts((Read("k"),), store_of(k=("a", "b")), "n") == ["a\nb"]
 
