@@ -94,9 +94,11 @@ def generated(store: ObjectStore, key: str) -> Generated:
 
 
 def as_text(value: object) -> str:
-    """Return a value as a prompt shows it."""
+    """Return a value as a prompt shows it; None, which a tool may return, is no text."""
     if isinstance(value, str):
         return value
+    if value is None:
+        return ""
     if isinstance(value, Passage):
         return value.render()
     if isinstance(value, tuple | list):

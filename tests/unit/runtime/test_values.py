@@ -9,6 +9,7 @@ from heddle.runtime.object_store import ObjectStore
 from heddle.runtime.values import (
     as_passages,
     as_text,
+    is_empty,
     prompt_parts,
     query_texts,
     resolve,
@@ -90,6 +91,12 @@ class TestQuery:
 def test_as_text_renders_passages_as_prompts_do():
     assert as_text(PASSAGES) == "".join(p.render() for p in PASSAGES)
     assert as_text(3) == "3"
+
+
+def test_none_is_no_text_and_empty():
+    assert as_text(None) == ""
+    assert as_text(("a", None)) == "a\n"
+    assert is_empty(Read("k"), store_of(k=None), "n")
 
 
 def test_as_passages_leaves_other_values_out():
