@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heddle.core.errors import WorkflowError
+from heddle.workflow.checking.values import check_function
 from heddle.workflow.deferred import Deferred, plain_text, template_text
 from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.template import DOCUMENTS, Template, parse_template
@@ -201,10 +202,9 @@ class Calls:
         A call that takes longer than `timeout_s` fails [s].
 
         Raises:
-            WorkflowError: it is no function, or a value is out of range.
+            WorkflowError: it is no plain function, or a value is out of range.
         """
-        if not callable(function):
-            raise WorkflowError(f"tool: give it a function, got {function!r:.40}")
+        check_function(function, "tool")
         arguments = tuple(a if isinstance(a, Deferred) else self._known(a) for a in arguments)
         node, slot = self._place("tool", name)
         given = tuple(None if isinstance(a, Deferred) else Constant(a) for a in arguments)

@@ -10,6 +10,7 @@ from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import where_of
 from heddle.workflow.caching.answer_caching import NODE, SLOT, check_placed, with_cache
+from heddle.workflow.checking.values import check_function
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     ROLE_SLOTS,
@@ -354,11 +355,10 @@ class RAGraph:
         exception in the list fails its own request.
 
         Raises:
-            WorkflowError: a taken id, no function, or a value out of range.
+            WorkflowError: a taken id, no plain function, or a value out of range.
         """
         where = f"tool node {node!r}"
-        if not callable(function):
-            raise WorkflowError(f"{where}: function is not callable: {function!r}")
+        check_function(function, where)
         if not timeout_s > 0 or batch_max < 1:
             raise WorkflowError(
                 f"{where}: timeout_s must be above 0 and batch_max at least 1, got {timeout_s} and "

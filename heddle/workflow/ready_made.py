@@ -6,6 +6,7 @@ from typing import Final
 from heddle.core.errors import WorkflowError
 from heddle.workflow.agent import agent
 from heddle.workflow.applications import doc_qa_advanced, doc_qa_naive, flare, search_engine
+from heddle.workflow.checking.values import check_function
 from heddle.workflow.connectors import (
     NO_CONNECTORS,
     WEB_SEARCH,
@@ -40,9 +41,11 @@ def ready_made(name: str, connectors: Connectors = NO_CONNECTORS) -> RAGraph:
         connectors: functions that it may reach outside with, by name.
 
     Raises:
-        WorkflowError: no such workflow.
+        WorkflowError: no such workflow, or a connector that is no plain function.
         ConfigError: it needs a connector that isn't there.
     """
+    for named, connector in connectors.items():
+        check_function(connector, f"connector {named!r}")
     if name in APPLICATIONS:
         return APPLICATIONS[name](connectors)
     if name not in PRESETS:

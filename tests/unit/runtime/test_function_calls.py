@@ -311,9 +311,14 @@ async def asks_too_much(rag, query):
     return await rag.generate(f"{query}", max_tokens=0)
 
 
+async def calls_an_async_tool(rag, query):
+    return await rag.tool(raises, 1, query)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        (calls_an_async_tool, "tool: a tool is a plain function: wrap it in asyncio.run"),
         (raises, r"line \d+ of .*test_function_calls.py: IndexError"),
         (never_ends, "made more than 5 calls"),
         (returns_a_number, "returned int: return what a call gave"),
