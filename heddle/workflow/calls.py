@@ -4,7 +4,8 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from operator import is_
+from typing import Any, Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.checking.values import check_function
@@ -13,6 +14,7 @@ from heddle.workflow.ragraph import RAGraph
 from heddle.workflow.template import DOCUMENTS, Template, parse_template
 
 Site = tuple[object, int]
+COLLECTIONS: Final = (list, tuple, set, frozenset)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -213,10 +215,23 @@ class Calls:
         return self._deferred(slot)
 
     def _known(self, setting: Any) -> Any:  # noqa: ANN401 - of any type
-        """Return a setting, waited for where it is deferred, or a text that holds such values."""
+        """Return a setting with the values in the place of deferred ones, waiting for each.
+
+        They may stand in texts, lists and mappings. A setting without any is returned itself: a
+        constant may be known by its identity.
+        """
         if isinstance(setting, Deferred):
             return setting.value
-        return plain_text(setting, self.wait) if isinstance(setting, str) else setting
+        if isinstance(setting, str):
+            return plain_text(setting, self.wait)
+        if type(setting) is dict:
+            pairs = tuple(setting.items())
+            known = self._known(pairs)
+            return setting if known is pairs else dict(known)
+        if type(setting) in COLLECTIONS:
+            items = [self._known(item) for item in setting]
+            return setting if all(map(is_, items, setting)) else type(setting)(items)
+        return setting
 
     def _all_known(self, options: dict[str, Any]) -> dict[str, Any]:
         return {name: self._known(value) for name, value in options.items()}

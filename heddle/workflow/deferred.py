@@ -5,8 +5,14 @@ import secrets
 from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
-_MARK: Final = f"\0{secrets.token_hex(4)}:"  # no text can name a slot by chance or on purpose
-_MARKED: Final = re.compile(re.escape(_MARK) + r"(\w+)\0")
+from heddle.core.errors import WorkflowError
+
+# No text can name a slot by chance or on purpose. Any change of case changes the first two letters.
+_TOKEN: Final = f"qV{secrets.token_hex(4)}"
+_MARK: Final = f"\0{_TOKEN}\0"  # before the slot's name, and behind it
+_MARKED: Final = re.compile(rf"{_MARK}(\w+){_MARK}")
+# What is left of a mark that was cut or changed: its token, or the first or last characters.
+_LEFT: Final = re.compile(rf"{_TOKEN}|{_MARK[:6]}|{_MARK[-6:]}", re.IGNORECASE)
 
 
 class Deferred:
@@ -35,7 +41,7 @@ class Deferred:
     def __format__(self, spec: str) -> str:
         if spec:
             return format(self.value, spec)
-        return f"{_MARK}{self.slot}\0"
+        return f"{_MARK}{self.slot}{_MARK}"
 
     def __add__(self, other: object) -> Any:  # noqa: ANN401 - as the value has it
         return f"{self}{other}" if isinstance(other, str) else self.value + _value(other)
@@ -103,13 +109,34 @@ def _value(operand: object) -> Any:  # noqa: ANN401 - of any type
 
 
 def plain_text(text: str, wait: Callable[[str], object]) -> str:
-    """Return a text with the values in the place of deferred ones, waiting for each."""
-    return _MARKED.sub(lambda mark: str(wait(mark[1])), text)
+    """Return a text with the values in the place of deferred ones, waiting for each.
+
+    Raises:
+        WorkflowError: it was cut or changed where such a value stands.
+    """
+    pieces = _pieces(text)
+    if len(pieces) == 1:
+        return text
+    values = [wait(slot) for slot in pieces[1::2]]
+    shown = ["" if value is None else str(value) for value in values]
+    return "".join(a + b for a, b in zip(pieces[::2], [*shown, ""], strict=True))
 
 
 def template_text(text: str) -> str:
-    """Return a text with deferred values as a template with their slots."""
-    pieces = _MARKED.split(text)  # texts and slots in turn
+    """Return a text with deferred values as a template with their slots.
+
+    Raises:
+        WorkflowError: it was cut or changed where such a value stands.
+    """
+    pieces = _pieces(text)
     literals = [piece.replace("{", "{{").replace("}", "}}") for piece in pieces[::2]]
     slots = [f"{{{slot}}}" for slot in pieces[1::2]]
     return "".join(a + b for a, b in zip(literals, [*slots, ""], strict=True))
+
+
+def _pieces(text: str) -> list[str]:
+    """Return texts and slots in turn."""
+    pieces = _MARKED.split(text)
+    if any(map(_LEFT.search, pieces[::2])):
+        raise WorkflowError("Python cut or changed an f-string with a value: use .value in it")
+    return pieces

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from heddle.core.errors import Cancelled, WorkflowError
-from heddle.core.payloads import EmbedPayload, PrefillPayload
+from heddle.core.payloads import DecodePayload, EmbedPayload, PrefillPayload
 from heddle.core.tasks import Optimizations, Priority
 from heddle.passes.runner import PassRunner
 from heddle.runtime.events import NodeStarted
@@ -313,6 +313,67 @@ async def asks_too_much(rag, query):
 
 async def calls_an_async_tool(rag, query):
     return await rag.tool(raises, 1, query)
+
+
+def test_values_stand_in_texts_within_lists_and_mappings(bench):
+    @as_workflow
+    async def nested(rag, query):
+        first = await rag.tool(lambda: "a")
+        given = [f"x {first}", {"k": (f"{first}!", first)}, 3]
+        return str(await rag.tool(lambda *values: values, given))
+
+    text = submit(bench, nested).answer.text
+    assert text == "(['x a', {'k': ('a!', 'a')}, 3],)"
+
+
+def test_stop_strings_may_hold_values(bench):
+    @as_workflow
+    async def stops(rag, query):
+        return await rag.generate(f"{query}", stop=[f"{query}"])
+
+    submit(bench, stops)
+    [decode] = [t.payload for t in bench.llm.tasks() if isinstance(t.payload, DecodePayload)]
+    assert decode.sampling.stop == ("why",)
+
+
+def test_a_list_without_values_reaches_a_tool_as_it_is(bench):
+    found = [["a"], {"k": ["b"]}]
+
+    @as_workflow
+    async def told(rag, query):
+        await rag.tool(lambda given: given[0].append("c"), found)
+        return str(await rag.tool(lambda: "done"))
+
+    assert submit(bench, told).answer.text == "done"
+    assert found == [["a", "c"], {"k": ["b"]}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        str.upper,
+        str.lower,
+        str.title,
+        lambda text: text[:8],
+        lambda text: text[8:],
+        lambda text: text[: len(text) // 2] + " more",
+    ],
+)
+@pytest.mark.parametrize("use", ["prompt", "query", "argument", "answer"])
+def test_a_cut_or_changed_text_with_a_value_is_refused(bench, change, use):
+    @as_workflow
+    async def changed(rag, query):
+        text = change(f"{query} and more")
+        if use == "prompt":
+            return await rag.generate(text)
+        if use == "query":
+            return await rag.retrieve(text)
+        return await rag.tool(str, [text]) if use == "argument" else text
+
+    call = submit(bench, changed)
+    with pytest.raises(WorkflowError, match="cut or changed an f-string"):
+        raise call.error
+    bench.assert_idle()
 
 
 @pytest.mark.parametrize(
