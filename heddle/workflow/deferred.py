@@ -21,18 +21,21 @@ class Deferred:
     In an f-string, or joined to a text by `+`, it stands for the value in a prompt or a query:
     nothing waits. Wherever Python itself needs the value (`str`, `if`, `for`, `==`, `<`, `in`,
     `len`, `[...]`, a method such as `.lower()`, or `.value`), the function waits for it there. To
-    await one gives the same one.
+    await one gives the same one. `repr` is the value's once that is there, as an input is from the
+    start; before, a prompt that shows it is refused.
     """
 
-    __slots__ = ("_wait", "slot")
+    __slots__ = ("_is_there", "_wait", "slot")
 
-    def __init__(self, slot: str, wait: Callable[[str], object]) -> None:
-        self.slot, self._wait = slot, wait
+    def __init__(self, slot: str, wait: Callable[[str], object], *, is_there: bool = False) -> None:
+        self.slot, self._wait, self._is_there = slot, wait, is_there
 
     @property
     def value(self) -> Any:  # noqa: ANN401 - a text, a list, passages, or what a tool returns
         """The value, waited for."""
-        return self._wait(self.slot)
+        value = self._wait(self.slot)
+        self._is_there = True
+        return value
 
     def __await__(self) -> Generator[None, None, "Deferred"]:
         return self
@@ -58,7 +61,7 @@ class Deferred:
         return str(self.value)
 
     def __repr__(self) -> str:
-        return f"Deferred({self.slot!r})"
+        return repr(self.value) if self._is_there else f"Deferred({self.slot!r}, {_TOKEN})"
 
     def __bool__(self) -> bool:
         return bool(self.value)
@@ -138,5 +141,8 @@ def _pieces(text: str) -> list[str]:
     """Return texts and slots in turn."""
     pieces = _MARKED.split(text)
     if any(map(_LEFT.search, pieces[::2])):
-        raise WorkflowError("Python cut or changed an f-string with a value: use .value in it")
+        raise WorkflowError(
+            "Python cut or changed an f-string with a value, or wrote a value's repr before it was "
+            "there: use .value"
+        )
     return pieces

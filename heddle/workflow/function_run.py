@@ -82,7 +82,7 @@ class FunctionRun:
 
     def _main(self, _: object) -> Step:
         made = self.workflow
-        inputs = {name: Deferred(name, self._wait) for name in made.inputs}
+        inputs = {name: Deferred(name, self._wait, is_there=True) for name in made.inputs}
         coroutine = self._function(self.calls, **inputs)
         assert isinstance(coroutine, Coroutine), f"{made.name!r} is no async def"
         try:

@@ -326,6 +326,30 @@ def test_values_stand_in_texts_within_lists_and_mappings(bench):
     assert text == "(['x a', {'k': ('a!', 'a')}, 3],)"
 
 
+def test_the_repr_of_a_value_that_is_there_is_the_values(bench):
+    @as_workflow
+    async def quoting(rag, query):
+        note = await rag.tool(lambda: ["a"])
+        return await rag.generate(f"{query!r} {query=} {len(note)} {note!r}")
+
+    call = submit(bench, quoting)
+    [prompt] = prompts_of(bench)
+    assert "'why' query='why' 1 ['a']" in prompt
+    assert len(call.answer.receipt.barriers) == 1
+
+
+def test_a_repr_of_a_value_that_waits_is_refused_in_a_prompt(bench):
+    @as_workflow
+    async def quoting(rag, query):
+        note = await rag.tool(lambda: ["a"])
+        assert repr(note).startswith("Deferred('tool_line_")
+        return await rag.generate(f"Note: {note!r}")
+
+    call = submit(bench, quoting)
+    with pytest.raises(WorkflowError, match=r"use \.value"):
+        raise call.error
+
+
 def test_stop_strings_may_hold_values(bench):
     @as_workflow
     async def stops(rag, query):
