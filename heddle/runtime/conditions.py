@@ -15,7 +15,7 @@ def choose_targets(
     """Call a callable edge and return the nodes it names; none for END.
 
     Raises:
-        WorkflowError: the callable raised, or named something that is no node.
+        WorkflowError: the callable raised, or named something that is none of the edge's targets.
     """
     try:
         chosen = config.choose(_state(config, store))
@@ -23,16 +23,18 @@ def choose_targets(
         raise WorkflowError(
             f"the callable edge after node {node!r} raised {type(error).__name__}: {error}"
         ) from error
+    declared = [branch.targets for branch in workflow.branches if str(branch.source) == node]
+    allowed = declared[0] if declared else tuple(workflow.nodes)
     targets: list[NodeId] = []
     for target in chosen if isinstance(chosen, list | tuple) else [chosen]:
         # True and False equal the ids 1 and 0, and are hardly ever meant as such.
         is_flag = isinstance(target, bool)
-        if isinstance(target, int | str) and not is_flag and target in workflow.nodes:
+        if isinstance(target, int | str) and not is_flag and target in allowed:
             targets.append(target)
         elif target != END:
             raise WorkflowError(
                 f"the callable edge after node {node!r} returned {target!r}, "
-                f"which is no node; return one of {list(workflow.nodes)} or END"
+                f"which is none of its targets; return one of {list(allowed)} or END"
             )
     return tuple(targets)
 

@@ -10,7 +10,7 @@ from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import where_of
 from heddle.workflow.caching.answer_caching import NODE, SLOT, check_placed, with_cache
-from heddle.workflow.checking.values import check_function
+from heddle.workflow.checking.values import check_function, check_list
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     ROLE_SLOTS,
@@ -372,28 +372,31 @@ class RAGraph:
         self,
         source: NodeId | Endpoint,
         target: NodeId | Endpoint | Chooser,
-        targets: Sequence[NodeId] | None = None,
+        targets: Sequence[NodeId | Endpoint] | None = None,
     ) -> "RAGraph":
         """Join two nodes, or make a callable choose the next one from the state.
 
         Args:
             source: a node or START.
             target: a node, END, or a callable of the state that returns one of those.
-            targets: the nodes a callable may return, if you want them checked and drawn.
+            targets: the nodes a callable may return, if you want them checked and drawn; END
+                always may.
 
         Raises:
-            WorkflowError: an edge into START, out of END, or two callables on one node.
+            WorkflowError: an edge into START or out of END, two callables on one node, or targets
+                of an edge without one.
         """
         if source == END or target == START:
             raise WorkflowError(
                 f"edge {source!r} -> {target!r}: nothing leaves END or enters START"
             )
+        chosen = _targets(targets, target, f"edge {source!r} -> {target!r:.40}")
         if callable(target):
             if isinstance(source, Endpoint):
                 raise WorkflowError("a callable edge needs a node as its source, not START")
             if any(source == known for known, _, _ in self._branches):
                 raise WorkflowError(f"node {source!r} already has a callable edge; merge the two")
-            self._branches.append((source, target, None if targets is None else tuple(targets)))
+            self._branches.append((source, target, chosen))
         else:
             self._edges.append((source, target))
         return self
@@ -503,6 +506,20 @@ def _check_counts(
             f"{where}: rerank is how many of the {topk} passages found are kept, so it must be "
             f"in 1..{topk}, got {rerank}"
         )
+
+
+def _targets(
+    targets: Sequence[NodeId | Endpoint] | None, target: object, where: str
+) -> tuple[NodeId, ...] | None:
+    """Return the nodes that a callable edge may lead to, None = any; END it may name always."""
+    if targets is None:
+        return None
+    check_list(where, "targets", targets)
+    if not callable(target):
+        raise WorkflowError(f"{where}: targets are what a callable may return; leave them out")
+    if START in targets:
+        raise WorkflowError(f"{where}: nothing enters START, which targets name")
+    return tuple(one for one in targets if not isinstance(one, Endpoint))
 
 
 def _decode_retrieval(

@@ -6,7 +6,7 @@ from heddle.core.errors import WorkflowError
 from heddle.graph.primitive import ConditionConfig, Read
 from heddle.runtime.conditions import choose_targets
 from heddle.runtime.object_store import ObjectStore
-from heddle.workflow.ragraph import END, RAGraph
+from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.workflow import Workflow
 
 
@@ -49,3 +49,18 @@ def test_the_state_shows_what_is_left_of_a_list_and_the_turn() -> None:
     config = ConditionConfig(lambda given: seen.update(given) or END, state, 3)
     choose_targets(config, "0", workflow(), store)
     assert seen == {"items": ["c"], "docs": "text", "turn": 3}
+
+
+def test_a_node_outside_of_the_edges_targets_is_refused_by_name() -> None:
+    graph = RAGraph().add_retrieval("a", output="one").add_retrieval("b", output="two")
+    graph.add_retrieval("c", output="three").add_edge(START, "a").add_edge("b", "c")
+    graph.add_edge("a", lambda state: "c", ["b", END])
+
+    def chosen_of(target: object) -> tuple[object, ...]:
+        config = ConditionConfig(lambda state: target, (), 1)
+        return choose_targets(config, "a", graph.compile(), ObjectStore())
+
+    assert chosen_of("b") == ("b",)
+    assert chosen_of(END) == ()
+    with pytest.raises(WorkflowError, match=r"after node 'a' returned 'c'.*\['b'\]"):
+        chosen_of("c")

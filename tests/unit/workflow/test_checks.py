@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from heddle.core.errors import WorkflowError
-from heddle.workflow.ragraph import RAGraph
+from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.ready_made import ready_made
 
 
@@ -45,3 +45,20 @@ class TestTools:
     @pytest.mark.parametrize("function", [len, str, partial(max, "a"), lambda query: query])
     def test_a_plain_callable_is_a_tool(self, function):
         assert RAGraph().add_tool("t", function, ["query"], "found").compile().nodes
+
+
+class TestTargets:
+    def test_end_among_the_targets_of_a_callable_edge_is_no_node(self):
+        graph = RAGraph().add_retrieval("a").add_edge(START, "a")
+        graph.add_edge("a", lambda state: END, ["a", END])
+        [branch] = graph.compile().branches
+        assert branch.targets == ("a",)
+
+    @pytest.mark.parametrize("targets", ["find", 1])
+    def test_targets_that_are_no_list_are_refused(self, targets):
+        with pytest.raises(WorkflowError, match="targets must be a list"):
+            RAGraph().add_edge("a", lambda state: END, targets)
+
+    def test_targets_are_refused_where_no_callable_chooses(self):
+        with pytest.raises(WorkflowError, match="targets are what a callable may return"):
+            RAGraph().add_edge("a", "b", ["b"])
