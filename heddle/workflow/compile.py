@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from heddle.core.errors import WorkflowError
+from heddle.workflow.checking.values import check_whole
 from heddle.workflow.nodes import (
     OWN_SLOTS,
     DocumentsNode,
@@ -45,8 +46,7 @@ def compile_draft(draft: Draft) -> Workflow:
     """Return the checked workflow, or raise WorkflowError with the node's name."""
     if not draft.nodes:
         raise WorkflowError(f"workflow {draft.name!r} has no nodes; add one with add_generation")
-    if draft.max_steps < 1:
-        raise WorkflowError(f"max_steps must be at least 1, got {draft.max_steps}")
+    check_whole(f"workflow {draft.name!r}", "max_steps", draft.max_steps, 1)
     _check_edge_ends(draft)
     writers = _writers(draft)
     _check_decode_retrievals(draft, writers)

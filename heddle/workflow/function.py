@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from heddle.core.errors import WorkflowError
+from heddle.workflow.checking.values import check_whole
 from heddle.workflow.ragraph import DEFAULT_MAX_STEPS
 from heddle.workflow.template import QUESTION, QUESTION_ALIASES
 from heddle.workflow.workflow import Function, Workflow
@@ -67,8 +68,7 @@ def as_workflow(function: Function | None = None, *, max_steps: int = DEFAULT_MA
     name = getattr(function, "__name__", repr(function))
     if not inspect.iscoroutinefunction(function):
         raise WorkflowError(f"workflow function {name!r}: write it as `async def {name}(...)`")
-    if max_steps < 1:
-        raise WorkflowError(f"workflow function {name!r}: max_steps must be at least 1")
+    check_whole(f"workflow function {name!r}", "max_steps", max_steps, 1)
     parameters = list(inspect.signature(function).parameters.values())
     plain = inspect.Parameter.POSITIONAL_OR_KEYWORD
     if any(p.kind is not plain or p.default is not p.empty for p in parameters):

@@ -10,7 +10,14 @@ from heddle.core.payloads import NO_PAUSE, Pause, Sampling
 from heddle.core.prompts.constraint import Constraint
 from heddle.core.search_scope import where_of
 from heddle.workflow.caching.answer_caching import NODE, SLOT, check_placed, with_cache
-from heddle.workflow.checking.values import check_function, check_list
+from heddle.workflow.checking.values import (
+    check_finite,
+    check_function,
+    check_list,
+    check_whole,
+    is_finite,
+    is_whole,
+)
 from heddle.workflow.compile import Draft, compile_draft
 from heddle.workflow.nodes import (
     ROLE_SLOTS,
@@ -146,18 +153,12 @@ class RAGraph:
             WorkflowError: a taken id, a bad prompt, or a value out of range.
         """
         where = f"generation node {node!r}"
-        if max_tokens < 1:
-            raise WorkflowError(f"{where}: max_tokens must be at least 1, got {max_tokens}")
-        if temperature < 0 or not 0 < top_p <= 1 or top_k < 0:
-            raise WorkflowError(
-                f"{where}: need temperature >= 0, 0 < top_p <= 1 and top_k >= 0, "
-                f"got {temperature=}, {top_p=}, {top_k=}"
-            )
-        if not isinstance(constraint, Constraint | None):
-            raise WorkflowError(f"{where}: constraint must be a Constraint, got {constraint!r:.40}")
         sampling = Sampling(
             max_tokens, temperature, top_p, top_k, seed, _stops(stop, where), constraint=constraint
         )
+        _check_sampling(sampling, where)
+        if not isinstance(system, str):
+            raise WorkflowError(f"{where}: system must be a text, got {system!r:.40}")
         template = parse_template(prompt, where=f"{where}, prompt")
         if if_empty and needs is None:
             raise WorkflowError(f"{where}: if_empty is the text where `needs` is empty: give needs")
@@ -291,8 +292,7 @@ class RAGraph:
             WorkflowError: a taken id, a bad question, or `quotes_max` out of range.
         """
         place = f"extraction node {node!r}"
-        if not 1 <= quotes_max <= QUOTES_MAX:
-            raise WorkflowError(f"{place}: quotes_max must be in 1..{QUOTES_MAX}, got {quotes_max}")
+        check_whole(place, "quotes_max", quotes_max, 1, QUOTES_MAX)
         self._add(ExtractionNode(node, _query(question, place), passages, output, quotes_max))
         return self
 
@@ -329,9 +329,10 @@ class RAGraph:
         where = f"answer cache {node!r}"
         if self._cache is not None:
             raise WorkflowError(f"{where}: the graph has one already")
-        if similarity is not None and not 0.0 < similarity < 1.0:
+        if similarity is not None and not (is_finite(similarity) and 0.0 < similarity < 1.0):
             raise WorkflowError(
-                f"{where}: similarity must be a cosine between 0 and 1, got {similarity}"
+                f"{where}: similarity must be a number between 0 and 1, a cosine, "
+                f"got {similarity!r:.40}"
             )
         self._check_new(node, SLOT)
         self._cache = AnswerCacheNode(node, SLOT, similarity)
@@ -359,11 +360,11 @@ class RAGraph:
         """
         where = f"tool node {node!r}"
         check_function(function, where)
-        if not timeout_s > 0 or batch_max < 1:
+        if timeout_s != math.inf and not (is_finite(timeout_s) and timeout_s > 0):
             raise WorkflowError(
-                f"{where}: timeout_s must be above 0 and batch_max at least 1, got {timeout_s} and "
-                f"{batch_max}"
+                f"{where}: timeout_s must be a number above 0, got {timeout_s!r:.40}"
             )
+        check_whole(where, "batch_max", batch_max, 1)
         arguments = tuple(_question(slot) for slot in inputs)
         self._add(ToolNode(node, function, arguments, output, timeout_s, batch_max))
         return self
@@ -492,19 +493,34 @@ def _query(query: str | Template, where: str) -> Template:
     return parse_template(query, where=f"{where}, query")
 
 
+def _check_sampling(sampling: Sampling, where: str) -> None:
+    """Refuse settings of a generation that are out of range."""
+    check_whole(where, "max_tokens", sampling.max_tokens, 1)
+    check_whole(where, "seed", sampling.seed, 0)
+    check_whole(where, "top_k", sampling.top_k, 0)
+    check_finite(where, "temperature", sampling.temperature)
+    check_finite(where, "top_p", sampling.top_p)
+    temperature, top_p, constraint = sampling.temperature, sampling.top_p, sampling.constraint
+    if temperature < 0 or not 0 < top_p <= 1:
+        raise WorkflowError(
+            f"{where}: need temperature >= 0 and 0 < top_p <= 1, got {temperature=}, {top_p=}"
+        )
+    if not isinstance(constraint, Constraint | None):
+        raise WorkflowError(f"{where}: constraint must be a Constraint, got {constraint!r:.40}")
+
+
 def _check_counts(
     where: str, topk: int, nprobe: int | None, topm: int | None, rerank: int | None
 ) -> None:
     """Refuse counts of a retrieval that are out of range."""
-    if not 1 <= topk <= TOPK_MAX:
-        raise WorkflowError(f"{where}: topk must be in 1..{TOPK_MAX}, got {topk}")
+    check_whole(where, "topk", topk, 1, TOPK_MAX)
     for name, count in (("nprobe", nprobe), ("topm", topm)):
-        if count is not None and count < 1:
-            raise WorkflowError(f"{where}: {name} must be at least 1, got {count}")
-    if rerank is not None and (isinstance(rerank, bool) or not 1 <= rerank <= topk):
+        if count is not None:
+            check_whole(where, name, count, 1)
+    if rerank is not None and not (is_whole(rerank) and 1 <= rerank <= topk):
         raise WorkflowError(
             f"{where}: rerank is how many of the {topk} passages found are kept, so it must be "
-            f"in 1..{topk}, got {rerank}"
+            f"a whole number in 1..{topk}, got {rerank!r:.40}"
         )
 
 
@@ -536,18 +552,18 @@ def _decode_retrieval(
         raise WorkflowError(
             f"{where}: retrieve_every and retrieve_below are both given; leave one out"
         )
-    if pause.after is not None and pause.after < 1:
+    if pause.after is not None and not (is_whole(pause.after) and pause.after >= 1):
         raise WorkflowError(
-            f"{where}: retrieve_every is {pause.after}; it counts tokens, so give 1 or more"
+            f"{where}: retrieve_every is {pause.after!r:.40}; it counts tokens, so give 1 or more, "
+            "a whole number"
         )
-    if pause.below is not None and not 0.0 < pause.below < 1.0:
+    if pause.below is not None and not (is_finite(pause.below) and 0.0 < pause.below < 1.0):
         raise WorkflowError(
-            f"{where}: retrieve_below is {pause.below}; it is a probability, so give one "
-            "between 0 and 1"
+            f"{where}: retrieve_below is {pause.below!r:.40}; it is a probability, so give a "
+            "number between 0 and 1"
         )
     for name, value in (("retrievals_max", retrievals_max), ("added_max", added_max)):
-        if value < 1:
-            raise WorkflowError(f"{where}: {name} must be at least 1, got {value}")
+        check_whole(where, name, value, 1)
     template = _query(DEFAULT_DECODE_QUERY if query is None else query, where)
     return DecodeRetrieval(pause, template, retrievals_max, added_max)
 

@@ -1,7 +1,10 @@
 """Checks of the values that a workflow is built from; each refusal says what is meant."""
 
 import inspect
+import math
 from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import TypeGuard
 
 from heddle.core.errors import WorkflowError
 
@@ -33,3 +36,37 @@ def check_list(where: str, name: str, values: object) -> None:
     """
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise WorkflowError(f"{where}: {name} must be a list, such as [{values!r:.40}]")
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number, of Python or NumPy; True and False are none."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def check_whole(where: str, name: str, value: object, low: int, high: int | None = None) -> None:
+    """Refuse what is no whole number in low..high; None = without a bound.
+
+    Raises:
+        WorkflowError: it isn't one.
+    """
+    if not is_whole(value):
+        raise WorkflowError(f"{where}: {name} must be a whole number, got {value!r:.40}")
+    if high is not None and not low <= value <= high:
+        raise WorkflowError(f"{where}: {name} must be in {low}..{high}, got {value}")
+    if value < low:
+        raise WorkflowError(f"{where}: {name} must be at least {low}, got {value}")
+
+
+def is_finite(value: object) -> TypeGuard[float]:
+    """Whether a value is a finite number; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_finite(where: str, name: str, value: object) -> None:
+    """Refuse what is no finite number.
+
+    Raises:
+        WorkflowError: it isn't one.
+    """
+    if not is_finite(value):
+        raise WorkflowError(f"{where}: {name} must be a finite number, got {value!r:.40}")

@@ -2,9 +2,11 @@
 
 from functools import partial
 
+import numpy as np
 import pytest
 
 from heddle.core.errors import WorkflowError
+from heddle.workflow.function import as_workflow
 from heddle.workflow.ragraph import END, START, RAGraph
 from heddle.workflow.ready_made import ready_made
 
@@ -62,3 +64,85 @@ class TestTargets:
     def test_targets_are_refused_where_no_callable_chooses(self):
         with pytest.raises(WorkflowError, match="targets are what a callable may return"):
             RAGraph().add_edge("a", "b", ["b"])
+
+
+def with_generation(**options):
+    return RAGraph().add_generation("a", "{query}", **options)
+
+
+def with_retrieval(**options):
+    return RAGraph().add_retrieval("r", **options)
+
+
+def with_extraction(**options):
+    return with_retrieval().add_extraction("x", **options)
+
+
+def with_tool(**options):
+    return RAGraph().add_tool("t", len, ["query"], "found", **options)
+
+
+def with_cache(**options):
+    return with_generation().add_answer_cache(**options)
+
+
+def of_steps(max_steps):
+    return RAGraph("g", max_steps=max_steps).add_retrieval("r").compile()
+
+
+def function_of_steps(max_steps):
+    return as_workflow(fetched, max_steps=max_steps)
+
+
+class TestNumbers:
+    @pytest.mark.parametrize("value", [2.5, "5", True, float("nan")])
+    @pytest.mark.parametrize(
+        ("make", "name"),
+        [
+            (with_generation, "max_tokens"),
+            (with_generation, "top_k"),
+            (with_generation, "seed"),
+            (partial(with_generation, retrieve_below=0.5), "retrievals_max"),
+            (partial(with_generation, retrieve_below=0.5), "added_max"),
+            (with_generation, "retrieve_every"),
+            (with_retrieval, "topk"),
+            (with_retrieval, "nprobe"),
+            (with_retrieval, "topm"),
+            (with_retrieval, "rerank"),
+            (with_extraction, "quotes_max"),
+            (with_tool, "batch_max"),
+            (of_steps, "max_steps"),
+            (function_of_steps, "max_steps"),
+        ],
+    )
+    def test_what_is_no_whole_number_is_refused_by_name(self, make, name, value):
+        with pytest.raises(WorkflowError, match=rf"{name}(?=.*whole number).*{value!r}"):
+            make(**{name: value})
+
+    @pytest.mark.parametrize("value", ["0.5", True, float("nan")])
+    @pytest.mark.parametrize(
+        ("make", "name"),
+        [
+            (with_generation, "temperature"),
+            (with_generation, "top_p"),
+            (with_generation, "retrieve_below"),
+            (with_tool, "timeout_s"),
+            (with_cache, "similarity"),
+        ],
+    )
+    def test_what_is_no_finite_number_is_refused_by_name(self, make, name, value):
+        with pytest.raises(WorkflowError, match=rf"{name}(?=.*number).*{value!r}"):
+            make(**{name: value})
+
+    def test_a_seed_is_0_or_more(self):
+        with pytest.raises(WorkflowError, match="seed must be at least 0, got -1"):
+            with_generation(seed=-1)
+
+    def test_numbers_of_numpy_and_no_timeout_are_taken(self):
+        assert with_retrieval(topk=np.int64(3)).compile().nodes["r"].topk == 3
+        assert with_generation(temperature=np.float32(0.5), seed=np.int64(1)).compile()
+        assert with_tool(timeout_s=float("inf")).compile()
+
+    def test_a_system_text_that_is_none_is_refused(self):
+        with pytest.raises(WorkflowError, match="system must be a text, got 5"):
+            with_generation(system=5)
