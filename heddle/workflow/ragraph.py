@@ -309,6 +309,7 @@ class RAGraph:
             WorkflowError: a taken id, no slot, or a bad template.
         """
         where = f"join node {node!r}"
+        check_list(where, "slots", slots)
         if not slots:
             raise WorkflowError(f"{where}: give it at least one slot")
         template = parse_template(before, where=f"{where}, before") if before else EMPTY
@@ -365,6 +366,7 @@ class RAGraph:
                 f"{where}: timeout_s must be a number above 0, got {timeout_s!r:.40}"
             )
         check_whole(where, "batch_max", batch_max, 1)
+        check_list(where, "inputs", inputs)
         arguments = tuple(_question(slot) for slot in inputs)
         self._add(ToolNode(node, function, arguments, output, timeout_s, batch_max))
         return self
@@ -427,6 +429,7 @@ class RAGraph:
             WorkflowError: an unknown placeholder or node, an unreachable node, no way to END,
                 two writers of one slot, or a static loop; the message names the node.
         """
+        check_list(f"workflow {self.name!r}", "inputs", self.inputs)
         reads = {DOCUMENTS} if _indexed(self._nodes.values()) else set()
         draft = Draft(
             name=self.name,

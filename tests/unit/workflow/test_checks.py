@@ -146,3 +146,17 @@ class TestNumbers:
     def test_a_system_text_that_is_none_is_refused(self):
         with pytest.raises(WorkflowError, match="system must be a text, got 5"):
             with_generation(system=5)
+
+
+class TestLists:
+    def test_a_text_is_refused_as_the_inputs_of_a_graph(self):
+        with pytest.raises(WorkflowError, match="workflow 'g': inputs must be a list.*'style'"):
+            RAGraph("g", "style").add_retrieval("r").compile()
+
+    def test_a_text_is_refused_as_the_inputs_of_a_tool(self):
+        with pytest.raises(WorkflowError, match="tool node 't': inputs must be a list.*'query'"):
+            RAGraph().add_tool("t", len, "query", "found")
+
+    def test_a_text_is_refused_as_the_slots_of_a_join(self):
+        with pytest.raises(WorkflowError, match="join node 'j': slots must be a list.*'docs'"):
+            RAGraph().add_join("j", "docs", "all")
