@@ -152,7 +152,7 @@ class Calls:
         if isinstance(collect, Deferred):
             self.earlier[slot] = collect.slot
         if within is not None:
-            options["within"] = within.slot
+            options["within"] = _slot(within, "retrieve: within is what rag.index gave")
         if rerank_by is not None:
             options["rerank_by"] = _template(rerank_by, node)
         is_collected = isinstance(collect, Deferred) or collect
@@ -187,9 +187,10 @@ class Calls:
             WorkflowError: a value can't be used.
         """
         options = self._all_known(options)
+        read = _slot(passages, "extract: give it passages, what a call gave")
         node, slot = self._place("extract", name)
         asked = _template(question, node)
-        self.part.add_extraction(node, passages.slot, slot, question=asked, **options)
+        self.part.add_extraction(node, read, slot, question=asked, **options)
         return self._deferred(slot)
 
     def tool(
@@ -265,6 +266,13 @@ class Calls:
 
     def _deferred(self, slot: str) -> Deferred:
         return Deferred(slot, self.wait)
+
+
+def _slot(given: object, meant: str) -> str:
+    """Return the slot of what a call gave; else refuse it with the words of what is meant."""
+    if not isinstance(given, Deferred):
+        raise WorkflowError(f"{meant}, got {given!r:.40}")
+    return given.slot
 
 
 def _template(text: str | Deferred, node: str) -> Template:

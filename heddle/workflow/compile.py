@@ -2,21 +2,25 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from heddle.core.errors import WorkflowError
 from heddle.workflow.checking.values import check_whole
 from heddle.workflow.nodes import (
     OWN_SLOTS,
     DocumentsNode,
+    ExtractionNode,
     GenerationNode,
     Node,
     NodeId,
     Parse,
     RetrievalNode,
 )
+from heddle.workflow.template import QUESTION
 from heddle.workflow.workflow import Branch, Chooser, Workflow, static_order
 
 Edge = tuple[NodeId, NodeId]
+WITHOUT_PASSAGES: Final = (GenerationNode, ExtractionNode, DocumentsNode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,7 @@ def compile_draft(draft: Draft) -> Workflow:
     writers = _writers(draft)
     _check_decode_retrievals(draft, writers)
     _check_within(draft, writers)
+    _check_extractions(draft, writers)
     branches = tuple(
         Branch(source, choose, tuple(draft.nodes) if targets is None else targets)
         for source, choose, targets in draft.branches
@@ -159,6 +164,19 @@ def _check_within(draft: Draft, writers: Mapping[str, NodeId]) -> None:
             raise WorkflowError(
                 f"retrieval node {node.id!r}: within={slot!r} must be the output of an "
                 "add_documents node, in a function what rag.index gave"
+            )
+
+
+def _check_extractions(draft: Draft, writers: Mapping[str, NodeId]) -> None:
+    """Refuse slots that never hold passages; those of tools, joins and other inputs may."""
+    for node in draft.nodes.values():
+        if not isinstance(node, ExtractionNode):
+            continue
+        writer = draft.nodes[writers[node.passages]] if node.passages in writers else None
+        if node.passages == QUESTION or isinstance(writer, WITHOUT_PASSAGES):
+            raise WorkflowError(
+                f"extraction node {node.id!r}: slot {node.passages!r} holds no passages; name that "
+                "of a retrieval"
             )
 
 

@@ -400,9 +400,19 @@ def test_a_cut_or_changed_text_with_a_value_is_refused(bench, change, use):
     bench.assert_idle()
 
 
+async def extracts_from_a_name(rag, query):
+    return await rag.extract("docs", query)
+
+
+async def retrieves_within_a_name(rag, query):
+    return await rag.retrieve(query, within="indexed")
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [
+        (extracts_from_a_name, "extract: give it passages, what a call gave, got 'docs'"),
+        (retrieves_within_a_name, "retrieve: within is what rag.index gave, got 'indexed'"),
         (calls_an_async_tool, "tool: a tool is a plain function: wrap it in asyncio.run"),
         (raises, r"line \d+ of .*test_function_calls.py: IndexError"),
         (never_ends, "made more than 5 calls"),

@@ -229,3 +229,18 @@ def test_second_callable_edge_is_refused() -> None:
     graph.add_edge(2, lambda state: END)
     with pytest.raises(WorkflowError, match="callable"):
         graph.add_edge(2, lambda state: END)
+
+
+@pytest.mark.parametrize("slot", ["draft", "quotes", "query"])
+def test_an_extraction_from_what_holds_no_passages_is_refused(slot: str) -> None:
+    graph = RAGraph().add_retrieval("find").add_generation("write", "{docs}", "draft")
+    graph.add_extraction("first", "docs", "quotes").add_extraction("x", slot, "found")
+    assert f"extraction node 'x': slot '{slot}' holds no passages" in refused(graph)
+
+
+def test_an_extraction_from_a_tool_a_join_or_an_input_is_taken() -> None:
+    graph = RAGraph(inputs=["notes"]).add_tool("ask", len, ["query"], "asked")
+    graph.add_join("join", ["asked", "notes"], "joined")
+    for slot in ("asked", "joined", "notes"):
+        graph.add_extraction(f"from_{slot}", slot, f"quotes_{slot}")
+    assert graph.compile()
