@@ -586,6 +586,13 @@ def _role(role: str, prompt: Template, where: str) -> PromptRole:
     if set(prompt.numbered) != ROLE_SLOTS[found]:
         slots = ", ".join(f"{{{slot}}}" for slot in sorted(ROLE_SLOTS[found]))
         raise WorkflowError(f"{where}: a prompt of role {role!r} has {slots} and no others")
+    shown = dict.fromkeys(part for part in prompt.parts if isinstance(part, Slot))
+    if len(shown) > len(prompt.numbered):
+        texts = ", ".join(slot.text for slot in shown)
+        raise WorkflowError(
+            f"{where}: a model's own prompt of role {role!r} has one place for several of {texts}: "
+            "make them one list (add_join, or collect= of a retrieval), or leave role out"
+        )
     return found
 
 

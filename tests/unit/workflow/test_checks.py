@@ -150,13 +150,28 @@ class TestNumbers:
 
 class TestLists:
     def test_a_text_is_refused_as_the_inputs_of_a_graph(self):
-        with pytest.raises(WorkflowError, match="workflow 'g': inputs must be a list.*'style'"):
+        with pytest.raises(WorkflowError, match=r"workflow 'g': inputs must be a list.*'style'"):
             RAGraph("g", "style").add_retrieval("r").compile()
 
     def test_a_text_is_refused_as_the_inputs_of_a_tool(self):
-        with pytest.raises(WorkflowError, match="tool node 't': inputs must be a list.*'query'"):
+        with pytest.raises(WorkflowError, match=r"tool node 't': inputs must be a list.*'query'"):
             RAGraph().add_tool("t", len, "query", "found")
 
     def test_a_text_is_refused_as_the_slots_of_a_join(self):
-        with pytest.raises(WorkflowError, match="join node 'j': slots must be a list.*'docs'"):
+        with pytest.raises(WorkflowError, match=r"join node 'j': slots must be a list.*'docs'"):
             RAGraph().add_join("j", "docs", "all")
+
+
+class TestRoles:
+    def test_two_slots_that_a_model_s_own_prompt_can_not_tell_apart_are_refused(self):
+        with pytest.raises(WorkflowError, match=r"{docs}, {docs_2}.*one list"):
+            with_generation_of("{docs}{docs_2}Question: {query}")
+        with pytest.raises(WorkflowError, match=r"{docs.0:1.}, {docs.2:.}.*one list"):
+            with_generation_of("{docs[0:1]}{docs[2:]}Question: {query}")
+
+    def test_a_slot_may_be_shown_twice_in_a_prompt_of_a_role(self):
+        assert with_generation_of("{query}\n\n{docs_2}Question: {query}").nodes
+
+
+def with_generation_of(prompt):
+    return RAGraph().add_generation("a", prompt, role="answer")
